@@ -1,0 +1,64 @@
+# Everything a developer or a machine runs. `make help` lists it.
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+TOOL := go tool -modfile=tools/go.mod
+# kgo built with this tag can run inside testing/synctest; tests that need it are tagged so, too.
+TAGS := -tags synctests
+# Where goroutines of ours meet, and so where the race detector earns its time.
+RACE := ./framework/... ./state/... ./internal/restore/... ./devkafka/...
+FUZZTIME ?= 5s
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: check
+check: ## formatting, vet, staticcheck, the rules of ARCHITECTURE.md, tidy modules
+	@out=$$($(TOOL) gofumpt -l .); if [ -n "$$out" ]; then echo "not in gofumpt's form; run: $(TOOL) gofumpt -w ."; echo "$$out"; exit 1; fi
+	go vet ./...
+	go vet $(TAGS) ./...
+	$(TOOL) staticcheck $(TAGS) ./...
+	go test ./internal/archtest
+	go mod tidy -diff
+	cd tools && go mod tidy -diff
+
+.PHONY: test
+test: ## all tests, then again under the race detector where concurrency lives
+	go test $(TAGS) ./...
+	@if [ "$$(go env CGO_ENABLED)" = 1 ] && command -v "$$(go env CC)" >/dev/null; then \
+		echo go test $(TAGS) -race $(RACE); \
+		go test $(TAGS) -race $(RACE); \
+	elif [ -n "$(RACE_REQUIRED)" ]; then \
+		echo "the race detector needs cgo and a C compiler ($$(go env CC))"; exit 1; \
+	else \
+		echo "not run under the race detector: it needs cgo and a C compiler ($$(go env CC))"; \
+	fi
+
+.PHONY: demo
+demo: ## the reference application on an embedded broker, which verifies itself
+	go run ./cmd/sample-app demo
+
+.PHONY: demo-mutants
+demo-mutants: ## plant three faults in the demo and see that its checker finds each
+	scripts/demo-mutants.sh
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME (5s)
+	scripts/fuzz.sh $(FUZZTIME)
+
+.PHONY: bench-alloc
+bench-alloc: ## allocations of the benchmarks; those named ZeroAlloc must have none
+	scripts/bench-alloc.sh
+
+# One after the other, cheapest first, each in its own make so that the log shows which one it was.
+.PHONY: ci
+ci: ## check, test (also untagged), build without cgo, fuzz, demo, demo-mutants: what .ci/run runs
+	$(MAKE) check
+	$(MAKE) test RACE_REQUIRED=1
+	go test ./...
+	CGO_ENABLED=0 go build ./...
+	$(MAKE) fuzz
+	$(MAKE) demo
+	$(MAKE) demo-mutants
