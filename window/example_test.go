@@ -1,0 +1,78 @@
+package window_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/headrace/headrace/serde"
+	"github.com/headrace/headrace/window"
+)
+
+func ExampleHopping() {
+	f := window.Hopping(5*time.Second, 2*time.Second)
+	for start := range f.Starts(6_000) {
+		fmt.Printf("[%d, %d)\n", start, f.End(start))
+	}
+	// Output:
+	// [2000, 7000)
+	// [4000, 9000)
+	// [6000, 11000)
+}
+
+func ExampleFixed_Closed() {
+	f := window.Tumbling(time.Minute).Grace(30 * time.Second)
+	w := window.BoundedDisorder(5 * time.Second)
+	for _, maxTs := range []int64{70_000, 94_999, 95_000} {
+		fmt.Println(maxTs, w.After(maxTs), f.Closed(0, w.After(maxTs)))
+	}
+	// Output:
+	// 70000 65000 false
+	// 94999 89999 false
+	// 95000 90000 true
+}
+
+func ExampleFixed_Hold() {
+	f := window.Tumbling(time.Minute).Grace(time.Minute)
+	// At 100 s the first minute can still change, and its result begin at 0.
+	fmt.Println(f.Hold(100_000), f.Hold(120_000))
+	// Output:
+	// 0 60000
+}
+
+func ExampleKeySerde() {
+	codec := window.KeySerde(serde.String()).Size(6 * time.Hour)
+	b, err := codec.Append(nil, window.Key[string]{Key: "AMS", Start: 1378684800000})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	k, err := codec.Decode(b)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	from, to := k.Interval()
+	fmt.Printf("%x\n%v\n%v to %v\n", b, k, from.Format(time.DateTime), to.Format(time.DateTime))
+	// Output:
+	// 414d530000014100048c00
+	// [AMS@1378684800000/1378706400000]
+	// 2013-09-09 00:00:00 to 2013-09-09 06:00:00
+}
+
+func ExampleInnerKey() {
+	b, err := window.InnerKey([]byte("AMS\x00\x00\x01\x41\x00\x04\x8c\x00"))
+	fmt.Printf("%s %v\n", b, err)
+	// Output:
+	// AMS <nil>
+}
+
+func ExampleLate() {
+	for _, l := range []window.Late{window.Drop(), window.Sideline("flights-late"), {}} {
+		topic, ok := l.Topic()
+		fmt.Printf("%v %q %v %v\n", l, topic, ok, l.Validate())
+	}
+	// Output:
+	// drop "" false <nil>
+	// sideline(flights-late) "flights-late" true <nil>
+	// unset "" false window: no late policy: choose window.Drop() or window.Sideline(topic)
+}
