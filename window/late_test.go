@@ -72,11 +72,13 @@ func TestFinalResults(t *testing.T) {
 	}{
 		{
 			"immediately at the end", hopping(2, 2, 0), counts(0, 1, 2),
-			[]result{{0, 2, 1, 2}}, nil,
+			[]result{{0, 2, 1, 2}},
+			nil,
 		},
 		{
 			"grace takes what is out of order", hopping(2, 2, 1), counts(0, 1, 2, 1, 0, 5),
-			[]result{{0, 4, 1, 5}, {2, 1, 2, 5}}, nil,
+			[]result{{0, 4, 1, 5}, {2, 1, 2, 5}},
+			nil,
 		},
 		{
 			"a large jump loses no window", hopping(2, 2, 2), counts(0, 1, 2, 0, 3, 0, 10, 0, 30),
@@ -85,11 +87,13 @@ func TestFinalResults(t *testing.T) {
 		},
 		{
 			"hopping", hopping(5, 2, 1), counts(0, 1, 2, 1, 6, 5, 10),
-			[]result{{0, 4, 2, 6}, {2, 3, 6, 10}, {4, 2, 6, 10}}, nil,
+			[]result{{0, 4, 2, 6}, {2, 3, 6, 10}, {4, 2, 6, 10}},
+			nil,
 		},
 		{
 			"late for some of its windows", hopping(5, 2, 0), counts(6, 4),
-			nil, []missed{{ts: 4, start: 0, w: 6, by: 1}},
+			nil,
+			[]missed{{ts: 4, start: 0, w: 6, by: 1}},
 		},
 	} {
 		out, late := totals(c.f, window.Monotonic(), c.in)
@@ -123,12 +127,14 @@ func TestPaymentsPerMinute(t *testing.T) {
 		{
 			"out of order, not late", minute,
 			run(event{10, 5}, event{50, 7}, event{62, 11}, event{59, 3}, event{70, 2}, event{125, 1}),
-			[]result{{0, 15, s(59), s(65)}, {s(60), 13, s(70), s(120)}}, nil,
+			[]result{{0, 15, s(59), s(65)}, {s(60), 13, s(70), s(120)}},
+			nil,
 		},
 		{
 			"exactly at the end is in the next window", minute,
 			run(event{10, 5}, event{50, 7}, event{62, 11}, event{60, 3}, event{70, 2}, event{125, 1}),
-			[]result{{0, 12, s(50), s(65)}, {s(60), 16, s(70), s(120)}}, nil,
+			[]result{{0, 12, s(50), s(65)}, {s(60), 16, s(70), s(120)}},
+			nil,
 		},
 		{
 			"late", minute,
@@ -139,7 +145,8 @@ func TestPaymentsPerMinute(t *testing.T) {
 		{
 			"in time with grace", minute.Grace(30 * time.Second),
 			run(event{10, 5}, event{50, 7}, event{62, 11}, event{70, 2}, event{59, 3}, event{125, 1}),
-			[]result{{0, 15, s(59), s(120)}}, nil,
+			[]result{{0, 15, s(59), s(120)}},
+			nil,
 		},
 		{
 			"beyond the grace", minute.Grace(30 * time.Second),
