@@ -1,0 +1,160 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/headrace/headrace/internal/graph"
+	"github.com/headrace/headrace/internal/wire"
+	"github.com/headrace/headrace/state"
+)
+
+// TaskID names a task, printed as Kafka Streams does: 0_2 is partition 2 of sub-topology 0.
+type TaskID struct {
+	SubTopology int
+	Partition   int32
+}
+
+// String returns the id as Kafka Streams writes it.
+func (id TaskID) String() string { return fmt.Sprintf("%d_%d", id.SubTopology, id.Partition) }
+
+// Policy says what becomes of a record that cannot be processed.
+type Policy uint8
+
+const (
+	// Fail makes Step return a *RecordError. It is the default.
+	Fail Policy = iota
+	// Skip leaves the record out: its writes and outputs are taken back and it is counted.
+	Skip
+)
+
+// Config is what a task is made of.
+type Config struct {
+	ID  TaskID
+	Sub *graph.SubTopology
+	// Txn is the overlay over the task's backend, empty and at the committed position.
+	Txn *state.Txn
+	// Sources has one element for each source of Sub.
+	Sources []SourceConfig
+	// Operators are the committed clocks of the operators.
+	Operators []wire.OperatorClock
+	// Policy is for undecodable records, negative timestamps, and errors and panics in user code.
+	Policy Policy
+	// Skipped, if set, is told of each record that the policy skips.
+	Skipped func(*RecordError)
+	// Now is the wall time when the task is made, in Unix milliseconds.
+	Now int64
+}
+
+// SourceConfig is the state of one input partition when a task is made.
+type SourceConfig struct {
+	// Absent says that the topic has no such partition.
+	Absent bool
+	// Topic is the real name of the topic, for errors.
+	Topic string
+	// Offset is the next offset to process: the committed one.
+	Offset int64
+	// Clock is the committed clock.
+	Clock wire.SourceClock
+	// ReadTo is for tables: streams of the task wait until the source's position has reached it.
+	ReadTo int64
+}
+
+// RecordError is a record, or a unit of work that time made due, that could not be processed.
+type RecordError struct {
+	Task      TaskID
+	Topic     string // empty for a unit that no record caused
+	Partition int32
+	Offset    int64
+	Node      string // the operator, as in Describe
+	Reason    graph.Reason
+	Err       error
+	Stack     []byte // of a panic
+}
+
+// Error names the place, the operator and the cause.
+func (e *RecordError) Error() string {
+	at := "task " + e.Task.String()
+	if e.Topic != "" {
+		at = fmt.Sprintf("record %s[%d]@%d", e.Topic, e.Partition, e.Offset)
+	}
+	return fmt.Sprintf("%s at %s: %v", at, e.Node, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *RecordError) Unwrap() error { return e.Err }
+
+// Cut is what a transaction has to commit for a task: everything up to a step boundary.
+type Cut struct {
+	// Outputs are to be produced in order. They stay valid until Committed.
+	Outputs []graph.Output
+	// Reports are to be written after the outputs, each to every partition of its sink's topic.
+	Reports []SinkReport
+	// Sources has the next offset and the clock of each source that is not absent.
+	Sources []SourceCut
+	// Operators are the clocks of the operators.
+	Operators []wire.OperatorClock
+}
+
+// SinkReport is the watermark to report through a repartition sink.
+type SinkReport struct {
+	Sink      int
+	Watermark int64
+}
+
+// SourceCut is where one input partition stands.
+type SourceCut struct {
+	Source int
+	Offset int64
+	Clock  wire.SourceClock
+}
+
+// Progress is what a step did.
+type Progress struct {
+	// Units is how many units of work were done.
+	Units int
+	// More says that there is more to do now.
+	More bool
+}
+
+// Status is a task's state for people and probes.
+type Status struct {
+	Task    TaskID
+	Sources []SourceStatus
+	// Operators have event time of their own, upstream before downstream.
+	Operators []OperatorStatus
+	// Counts has the records that went no further, by reason.
+	Counts [graph.NumReasons]int64
+	// Records is the number of records processed.
+	Records int64
+}
+
+// SourceStatus is the state of one input partition.
+type SourceStatus struct {
+	Topic     string
+	Partition int32
+	Offset    int64 // next to process
+	Queued    int
+	Watermark int64
+}
+
+// OperatorStatus is the state of one operator that keeps event time.
+type OperatorStatus struct {
+	Name      string
+	Watermark int64
+	Due       bool
+}
+
+// The methods of Task, for whoever drives it:
+//
+//	New(Config) (*Task, error)
+//	Push(source int, r graph.Raw)            append to a queue; no work is done
+//	Queued(source int) (records, bytes int)
+//	Step(now int64, budget int) (Progress, error)
+//	Pending() bool                           is there anything to commit: outputs, mutations, moved offsets or reports
+//	PendingBytes() int                       how much
+//	Mutations() iter.Seq[state.Mutation]     the last value of each key changed in this transaction
+//	Cut() Cut
+//	Committed(positions []*state.Position) error   the transaction of the last Cut has committed: apply the overlay
+//	Status() Status
+//
+// After an error from Step, or an abort, a task is thrown away: nothing of it may be used again but ID and Status.

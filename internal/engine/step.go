@@ -1,0 +1,276 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/headrace/headrace/internal/graph"
+	"github.com/headrace/headrace/internal/wire"
+)
+
+// Step does up to budget units of work at the wall time now, in Unix milliseconds. The order is fixed: what time has made due,
+// then markers and watermark reports at the head of a queue, then the record with the smallest event time among the heads (the
+// first source on a tie). Records of streams wait until every table has been read to its end as of the task's making.
+//
+// Under Fail the error is a *RecordError; any other error is one of the task's stores. After an error the task is of no use.
+func (t *Task) Step(now int64, budget int) (Progress, error) {
+	t.now = now
+	t.lookDue = true
+	var p Progress
+	for p.Units < budget {
+		did, err := t.unit()
+		if err != nil {
+			return p, err
+		}
+		if !did {
+			return p, nil
+		}
+		p.Units++
+	}
+	p.More = t.anything()
+	return p, nil
+}
+
+// unit does the next unit of work, and says whether there was one.
+func (t *Task) unit() (bool, error) {
+	if t.lookDue {
+		for _, c := range t.inst.Clocks {
+			if c.Due(t.now) {
+				return true, t.fire(c)
+			}
+		}
+		t.lookDue = false
+	}
+	return t.take()
+}
+
+// anything says whether a unit could be done now. It may say so for a record that waits for a table.
+func (t *Task) anything() bool {
+	for i := range t.sources {
+		if t.sources[i].decoded || t.sources[i].q.len() > 0 {
+			return true
+		}
+	}
+	for _, c := range t.inst.Clocks {
+		if c.Due(t.now) {
+			return true
+		}
+	}
+	return false
+}
+
+// take does the next unit that the queues offer.
+func (t *Task) take() (bool, error) {
+	reading := false
+	for i := range t.sources {
+		reading = reading || t.sources[i].reading()
+	}
+	best := -1
+	for i := range t.sources {
+		s := &t.sources[i]
+		if !s.decoded {
+			if s.q.len() == 0 {
+				continue
+			}
+			if did, err := t.lift(s); did || err != nil {
+				return did, err
+			}
+		}
+		if reading && !s.plan.Table {
+			continue
+		}
+		if best < 0 || s.time < t.sources[best].time {
+			best = i
+		}
+	}
+	if best < 0 {
+		return false, nil
+	}
+	return true, t.process(&t.sources[best])
+}
+
+// lift brings the front of the queue to the head. A marker, a report and a record that cannot be decoded are dealt with here and
+// now: then did is true. Otherwise the head is decoded.
+func (t *Task) lift(s *source) (did bool, err error) {
+	s.q.pop(&s.head)
+	r := &s.head
+	if r.Control {
+		s.next = r.Offset + 1
+		return true, nil
+	}
+	if s.plan.Repartition {
+		if v, ok := header(r, wire.HeaderWatermark); ok {
+			rep, err := wire.DecodeReport(v)
+			if err != nil {
+				return false, t.recordError(s, s.plan.Node, graph.Undecodable, err)
+			}
+			s.next = r.Offset + 1
+			if s.report(rep) {
+				t.lookDue = true
+			}
+			return true, nil
+		}
+	}
+	s.time, err = t.head(s)
+	if err == nil && s.time < 0 && s.time != graph.NoTime {
+		return true, t.refuse(s, graph.BadTimestamp, fmt.Errorf("event time %d ms is before 1970", s.time))
+	}
+	if err != nil {
+		return true, t.refuse(s, graph.Undecodable, err)
+	}
+	s.decoded = true
+	return false, nil
+}
+
+// refuse applies the policy to a record that never reached an operator: it moves no watermark.
+func (t *Task) refuse(s *source, reason graph.Reason, cause error) error {
+	err := t.recordError(s, s.plan.Node, reason, cause)
+	if t.cfg.Policy == Fail {
+		return err
+	}
+	t.skip(err)
+	s.next = s.head.Offset + 1
+	return nil
+}
+
+func (t *Task) skip(err *RecordError) {
+	t.counts[err.Reason]++
+	if t.cfg.Skipped != nil {
+		t.cfg.Skipped(err)
+	}
+}
+
+// process runs the decoded head, then lets it move the watermark: late is judged by the watermark before the record.
+func (t *Task) process(s *source) error {
+	s.decoded = false
+	t.time = max(s.time, 0)
+	t.record = &s.head
+	save := t.save()
+	err := t.run(s)
+	t.record = nil
+	if err != nil || t.storeErr != nil {
+		t.rollback(save)
+		if t.storeErr != nil {
+			return t.storeErr
+		}
+		rerr := t.recordError(s, t.node(t.at), graph.SkippedError, err)
+		if t.cfg.Policy == Fail {
+			return rerr
+		}
+		t.skip(rerr)
+	}
+	t.records++
+	s.next = s.head.Offset + 1
+	if s.observe(s.time) {
+		t.lookDue = true
+	}
+	return nil
+}
+
+// fire does one unit of what time has made due.
+func (t *Task) fire(c graph.Clock) error {
+	t.at = c.Node()
+	save := t.save()
+	err := t.runDue(c)
+	if err == nil && t.storeErr == nil {
+		return c.Fired(false)
+	}
+	t.rollback(save)
+	if t.storeErr != nil {
+		return t.storeErr
+	}
+	rerr := &RecordError{Task: t.cfg.ID, Node: t.node(t.at), Reason: graph.SkippedError, Err: err, Stack: stack(err)}
+	if t.cfg.Policy == Fail {
+		return rerr
+	}
+	t.skip(rerr)
+	return c.Fired(true)
+}
+
+// savepoint is what a unit may change in the task.
+type savepoint struct {
+	outs      int
+	chunk, at int
+	counts    [graph.NumReasons]int64
+}
+
+func (t *Task) save() savepoint {
+	t.txn.Savepoint()
+	chunk, at := t.arena.Mark()
+	return savepoint{outs: len(t.outs), chunk: chunk, at: at, counts: t.counts}
+}
+
+func (t *Task) rollback(s savepoint) {
+	t.txn.Rollback()
+	clear(t.outs[s.outs:])
+	t.outs = t.outs[:s.outs]
+	t.arena.Rewind(s.chunk, s.at)
+	t.counts = s.counts
+}
+
+// head, run and runDue are where user code runs: a panic in it becomes an error here.
+func (t *Task) head(s *source) (eventTime int64, err error) {
+	defer recovered(&err)
+	return s.entry.Head(&s.head)
+}
+
+func (t *Task) run(s *source) (err error) {
+	defer recovered(&err)
+	return s.entry.Record()
+}
+
+func (t *Task) runDue(c graph.Clock) (err error) {
+	defer recovered(&err)
+	return c.Fire(t.now)
+}
+
+// panicError is a panic of user code.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (p *panicError) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+
+func (p *panicError) Unwrap() error {
+	err, _ := p.value.(error)
+	return err
+}
+
+func recovered(err *error) {
+	if v := recover(); v != nil {
+		*err = &panicError{value: v, stack: debug.Stack()}
+	}
+}
+
+func stack(err error) []byte {
+	var p *panicError
+	if errors.As(err, &p) {
+		return p.stack
+	}
+	return nil
+}
+
+func (t *Task) recordError(s *source, node string, reason graph.Reason, cause error) *RecordError {
+	return &RecordError{
+		Task: t.cfg.ID, Topic: s.cfg.Topic, Partition: t.cfg.ID.Partition, Offset: s.head.Offset,
+		Node: node, Reason: reason, Err: cause, Stack: stack(cause),
+	}
+}
+
+func (t *Task) node(i int) string {
+	if i < 0 || i >= len(t.cfg.Sub.Nodes) {
+		return "unknown"
+	}
+	return t.cfg.Sub.Nodes[i].Name
+}
+
+func header(r *graph.Raw, key string) ([]byte, bool) {
+	for i := range r.Headers {
+		if r.Headers[i].Key == key {
+			return r.Headers[i].Value, true
+		}
+	}
+	return nil, false
+}

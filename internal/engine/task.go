@@ -1,0 +1,245 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/headrace/headrace/internal/graph"
+	"github.com/headrace/headrace/internal/wire"
+	"github.com/headrace/headrace/state"
+)
+
+// Task processes one partition of one sub-topology. It belongs to one goroutine.
+//
+// After an error from Step, or when its transaction is aborted, a task is thrown away and made anew from its backend and its
+// committed clocks: nothing in it can be trusted then.
+type Task struct {
+	cfg     Config
+	inst    *graph.Instance
+	sources []source
+	stores  []state.Store
+	txn     *state.Txn
+
+	outs    []graph.Output
+	arena   graph.Arena
+	reports []report // one for each sink
+
+	now      int64
+	time     int64 // what Store.Time returns
+	at       int   // the node whose user code runs
+	record   *graph.Raw
+	building bool
+	lookDue  bool // time has moved: some clock may be due
+
+	storeErr error // a store failed: the task's trouble, which no policy for records may hide
+
+	records int64
+	counts  [graph.NumReasons]int64
+}
+
+// report is the watermark that a repartition sink has for its readers.
+type report struct {
+	w, sent int64
+}
+
+// New makes the task: its closures, with the committed clocks set and every watermark passed on. It processes nothing.
+func New(cfg Config) (*Task, error) {
+	if len(cfg.Sources) != len(cfg.Sub.Sources) {
+		return nil, fmt.Errorf("engine: task %s has %d sources, got the state of %d", cfg.ID, len(cfg.Sub.Sources), len(cfg.Sources))
+	}
+	t := &Task{cfg: cfg, txn: cfg.Txn, now: cfg.Now, building: true, lookDue: true}
+	t.reports = make([]report, len(cfg.Sub.Sinks))
+	for i := range t.reports {
+		t.reports[i] = report{graph.Unknown, graph.Unknown}
+	}
+	t.stores = make([]state.Store, len(cfg.Sub.Stores))
+	for i := range t.stores {
+		t.stores[i] = &taskStore{t.txn.Store(i, func() int64 { return t.time }), t}
+	}
+	inst, err := cfg.Sub.New(runtime{t})
+	if err != nil {
+		return nil, fmt.Errorf("engine: make task %s: %w", cfg.ID, err)
+	}
+	t.inst = inst
+	if err := t.load(cfg.Operators); err != nil {
+		return nil, fmt.Errorf("engine: make task %s: %w", cfg.ID, err)
+	}
+	t.sources = make([]source, len(cfg.Sources))
+	for i := range t.sources {
+		t.sources[i].init(&cfg.Sub.Sources[i], cfg.Sources[i], inst.Entries[i], cfg.ID)
+	}
+	t.building = false
+	return t, nil
+}
+
+// load sets the operators' committed clocks. A clock without an operator belongs to one that the topology no longer has.
+func (t *Task) load(clocks []wire.OperatorClock) error {
+	for _, c := range clocks {
+		for _, op := range t.inst.Clocks {
+			if op.Name() != c.Name {
+				continue
+			}
+			if err := op.Load(c.Values); err != nil {
+				return fmt.Errorf("clock of operator %s: %w", c.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// ID returns the task's id.
+func (t *Task) ID() TaskID { return t.cfg.ID }
+
+// Push appends a record, or a control marker, to the queue of a source. Records come in offset order.
+func (t *Task) Push(source int, r graph.Raw) { t.sources[source].q.push(r) }
+
+// Queued returns how many records of a source wait, and about how many bytes they take.
+func (t *Task) Queued(source int) (records, bytes int) {
+	s := &t.sources[source]
+	records, bytes = s.q.len(), s.q.bytes
+	if s.decoded {
+		records++
+		bytes += size(&s.head)
+	}
+	return records, bytes
+}
+
+// Pending says whether there is anything to commit: an offset, a change of state, an output or a report.
+func (t *Task) Pending() bool {
+	if len(t.outs) > 0 || t.txn.Len() > 0 {
+		return true
+	}
+	for i := range t.reports {
+		if t.reports[i].w != t.reports[i].sent {
+			return true
+		}
+	}
+	for i := range t.sources {
+		if t.sources[i].next != t.sources[i].committed {
+			return true
+		}
+	}
+	return false
+}
+
+// PendingBytes is about how many bytes the open transaction holds.
+func (t *Task) PendingBytes() int { return t.arena.Held() + t.txn.Bytes() }
+
+// Mutations returns the last value of each key changed in the open transaction, store by store and in key order.
+func (t *Task) Mutations() iter.Seq[state.Mutation] { return t.txn.Mutations() }
+
+// Cut returns what the transaction has to commit. It is taken at a step boundary, and no step may follow before Committed.
+func (t *Task) Cut() Cut {
+	cut := Cut{Outputs: t.outs}
+	for i := range t.reports {
+		if r := &t.reports[i]; r.w != r.sent {
+			cut.Reports = append(cut.Reports, SinkReport{Sink: i, Watermark: r.w})
+		}
+	}
+	for i := range t.sources {
+		if s := &t.sources[i]; !s.cfg.Absent {
+			cut.Sources = append(cut.Sources, SourceCut{Source: i, Offset: s.next, Clock: s.clock()})
+		}
+	}
+	for _, c := range t.inst.Clocks {
+		cut.Operators = append(cut.Operators, wire.OperatorClock{Name: c.Name(), Values: c.Save(nil)})
+	}
+	return cut
+}
+
+// Committed says that the transaction of the last Cut has committed: the overlay goes to the backend with the positions.
+func (t *Task) Committed(positions []*state.Position) error {
+	if err := t.txn.Commit(positions); err != nil {
+		return fmt.Errorf("engine: task %s: apply the committed transaction: %w", t.cfg.ID, err)
+	}
+	clear(t.outs)
+	t.outs = t.outs[:0]
+	t.arena.Reset()
+	for i := range t.reports {
+		t.reports[i].sent = t.reports[i].w
+	}
+	for i := range t.sources {
+		t.sources[i].committed = t.sources[i].next
+	}
+	return nil
+}
+
+// Status returns where the task stands.
+func (t *Task) Status() Status {
+	st := Status{Task: t.cfg.ID, Counts: t.counts, Records: t.records}
+	for i := range t.sources {
+		s := &t.sources[i]
+		if s.cfg.Absent {
+			continue
+		}
+		n, _ := t.Queued(i)
+		st.Sources = append(st.Sources, SourceStatus{
+			Topic: s.cfg.Topic, Partition: t.cfg.ID.Partition, Offset: s.next, Queued: n, Watermark: s.w,
+		})
+	}
+	for _, c := range t.inst.Clocks {
+		st.Operators = append(st.Operators, OperatorStatus{Name: c.Name(), Watermark: c.Watermark(), Due: c.Due(t.now)})
+	}
+	return st
+}
+
+// runtime is what the task lends to its closures.
+type runtime struct{ t *Task }
+
+var errUndeclared = errors.New("the operator did not declare it")
+
+// OpenStore is allowed only while the task is made.
+func (r runtime) OpenStore(name string, kind state.Kind) (state.Store, error) {
+	for i, spec := range r.t.cfg.Sub.Stores {
+		if spec.Name != name {
+			continue
+		}
+		if spec.Kind != kind {
+			return nil, fmt.Errorf("engine: store %s is a %s store, not a %s store", name, spec.Kind, kind)
+		}
+		return r.t.stores[i], nil
+	}
+	return nil, fmt.Errorf("engine: open store %s: %w; name it where the operator is added", name, errUndeclared)
+}
+
+func (r runtime) Partition() int32                 { return r.t.cfg.ID.Partition }
+func (r runtime) Arena() *graph.Arena              { return &r.t.arena }
+func (r runtime) Emit(o graph.Output)              { r.t.outs = append(r.t.outs, o) }
+func (r runtime) Report(sink int, w int64)         { r.t.reports[sink].w = max(r.t.reports[sink].w, w) }
+func (r runtime) At() *int                         { return &r.t.at }
+func (r runtime) Record() *graph.Raw               { return r.t.record }
+func (r runtime) SetTime(ms int64)                 { r.t.time = ms }
+func (r runtime) Count(_ int, reason graph.Reason) { r.t.counts[reason]++ }
+func (r runtime) Now() int64                       { return r.t.now }
+
+// taskStore remembers the failure of a store, whatever the code that met it made of the error.
+type taskStore struct {
+	state.Store
+	t *Task
+}
+
+func (s *taskStore) failed(err error) error {
+	if err != nil && s.t.storeErr == nil {
+		s.t.storeErr = fmt.Errorf("engine: task %s: %w", s.t.cfg.ID, err)
+	}
+	return err
+}
+
+func (s *taskStore) Get(key []byte) ([]byte, bool, error) {
+	v, ok, err := s.Store.Get(key)
+	return v, ok, s.failed(err)
+}
+
+func (s *taskStore) Put(key, value []byte) error { return s.failed(s.Store.Put(key, value)) }
+func (s *taskStore) Delete(key []byte) error     { return s.failed(s.Store.Delete(key)) }
+
+func (s *taskStore) Scan(from, to []byte) iter.Seq2[state.Entry, error] {
+	return func(yield func(state.Entry, error) bool) {
+		for e, err := range s.Store.Scan(from, to) {
+			if !yield(e, s.failed(err)) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,230 @@
+// Package graph is the compiled plan of a topology: what the DSL makes and the engine runs.
+//
+// The plan is untyped. Keys and values are bytes here, times are int64 Unix milliseconds; the types K and V live only inside
+// the closures that a [SubTopology]'s constructor makes, once for each task.
+package graph
+
+import (
+	"math"
+
+	"github.com/headrace/headrace/state"
+	"github.com/headrace/headrace/window"
+)
+
+// Unknown is the watermark before anything is known of it.
+const Unknown = window.Unknown
+
+// NoTime is the event time of a record that has none: it is taken at once and moves no watermark.
+const NoTime = math.MinInt64
+
+// Header is a record header.
+type Header struct {
+	Key   string
+	Value []byte
+}
+
+// Raw is a record as the broker gave it. Its bytes are immutable.
+type Raw struct {
+	Topic      string
+	Partition  int32
+	Offset     int64
+	Key, Value []byte // nil is null
+	Headers    []Header
+	Time       int64 // the broker record's timestamp
+	// Control marks a transaction marker: it only moves the position.
+	Control bool
+}
+
+// Output is a record that a task wants written when its transaction commits. The bytes belong to the task's arena and stay
+// valid until the transaction has ended.
+type Output struct {
+	// Sink is an index into SubTopology.Sinks.
+	Sink int
+	// Partition is the partition to write to, or -1 to let PartitionKey decide by murmur2.
+	Partition    int32
+	Key, Value   []byte
+	PartitionKey []byte // the bytes of Key, or of the inner key of a windowed one; nil is spread over the partitions
+	Headers      []Header
+	Time         int64
+}
+
+// Plan is a whole topology.
+type Plan struct {
+	SubTopologies []*SubTopology
+	// Fingerprint tells plans apart: members of one group must run the same.
+	Fingerprint uint64
+}
+
+// SubTopology is a part of the topology that topics connect to the others. It runs as one task for each partition.
+type SubTopology struct {
+	ID      int
+	Sources []Source
+	Sinks   []Sink
+	Stores  []state.Spec
+	Nodes   []Node
+	// Copartitioned lists sets of sources, by index, whose topics must have the same number of partitions.
+	Copartitioned [][]int
+	// New makes the closures of one task. It is called once for each task and never concurrently for one Runtime.
+	New func(Runtime) (*Instance, error)
+}
+
+// Source is a topic that a sub-topology reads.
+type Source struct {
+	Node  string // as in Describe
+	Topic string // a topic's name; for a repartition topic the name that the user gave, without the app's prefix
+	// Repartition says that the topic is one of ours, that watermark reports of its writers move the watermark, and that the
+	// timestamps of its records do not.
+	Repartition bool
+	// Table says that the topic is read to its end before the streams of the task start; Store is then the index of its store.
+	Table bool
+	Store int
+	// Watermarks generates the watermark of each partition of an outside topic.
+	Watermarks window.Watermarks
+}
+
+// Sink is a topic that a sub-topology writes.
+type Sink struct {
+	Node  string
+	Topic string // as in Source
+	// Repartition says that the topic is one of ours and that the writers report their watermark into it.
+	Repartition bool
+	// Partitions is the number of partitions that the user asked for a repartition topic, 0 to follow its readers and writers.
+	Partitions int32
+}
+
+// NodeKind says how Describe prints a node.
+type NodeKind uint8
+
+// The kinds of nodes that Kafka Streams prints.
+const (
+	SourceNode NodeKind = iota
+	ProcessorNode
+	SinkNode
+)
+
+// Node is one operator, for printing and for naming it in errors.
+type Node struct {
+	Name   string
+	Kind   NodeKind
+	Topic  string
+	Stores []string
+	To     []int // indexes of the nodes that it feeds
+}
+
+// Instance is a sub-topology made for one task.
+type Instance struct {
+	// Entries has one element for each source.
+	Entries []Entry
+	// Clocks are the operators that keep event time of their own, upstream before downstream.
+	Clocks []Clock
+}
+
+// Entry handles the records of one source in one task.
+type Entry interface {
+	// Head decodes the next record and returns its event time, NoTime if it has none. The record stays in the entry until Record
+	// or the next Head. r stays unchanged until then. An error says that the record cannot be decoded.
+	Head(r *Raw) (eventTime int64, err error)
+	// Record runs the record that Head decoded through the closures.
+	Record() error
+	// Advance tells the operators behind the source that its watermark is w. It runs no user code and emits nothing: what
+	// becomes due stays with the Clocks.
+	Advance(w int64)
+}
+
+// Clock is an operator that keeps event time: it has a watermark, may have work that time has made due, and holds back the
+// watermark of what is behind it until that work is done.
+type Clock interface {
+	// Name identifies the operator in checkpoints and errors: the name of its store, or of its node.
+	Name() string
+	// Node is its index in SubTopology.Nodes.
+	Node() int
+	// Watermark is the operator's own watermark: the smallest of its inputs'.
+	Watermark() int64
+	// Due says whether a unit of work is due, at the wall time now.
+	Due(now int64) bool
+	// Fire does one unit: closes one window, fires one punctuation. It may run user code, emit, and fail.
+	Fire(now int64) error
+	// Fired tells that the unit is done, or, after a failure that the policy skips, that it is given up: with failed set, the
+	// unit's writes have been rolled back and the operator must forget it (writing only its own store) so that it is not due
+	// again. When nothing more is due the operator lets its watermark go on.
+	Fired(failed bool) error
+	// Save appends the operator's event-time state to dst; Load sets it when a task is made, before any Advance.
+	Save(dst []int64) []int64
+	Load([]int64) error
+}
+
+// Runtime is what one task lends to the closures made for it. The engine implements it. Everything in it belongs to the
+// goroutine that steps the task.
+type Runtime interface {
+	state.Host
+	// Partition is the task's partition.
+	Partition() int32
+	// Arena is where outputs are encoded.
+	Arena() *Arena
+	// Emit adds an output to the open transaction.
+	Emit(Output)
+	// Sideline emits the source record in process, with headers that say why it was late.
+	Sideline(Late)
+	// Report sets the watermark that goes to the readers of a repartition sink with the next commit.
+	Report(sink int, w int64)
+	// At points at the index of the node whose user code runs, which errors name: closures set it before they call it.
+	At() *int
+	// Record is the source record in process: what a sideline writes. It is nil outside of Entry.Record.
+	Record() *Raw
+	// SetTime sets what Store.Time returns.
+	SetTime(ms int64)
+	// Count adds one to a counter of dropped or sidelined records.
+	Count(node int, reason Reason)
+	// Now is the wall time of the step, in Unix milliseconds.
+	Now() int64
+}
+
+// Late says what a record came too late for.
+type Late struct {
+	Sink      int
+	Operator  string
+	EventTime int64
+	Watermark int64 // the operator's, before the record
+	Grace     int64
+	Partial   bool       // some other window took it
+	Windows   []Interval // those that had closed
+}
+
+// Interval is a stretch of event time, start inclusive, end exclusive.
+type Interval struct{ Start, End int64 }
+
+// Reason says why a record went no further.
+type Reason uint8
+
+// The reasons for which records are dropped, skipped or sidelined.
+const (
+	NullKey Reason = iota
+	NullValue
+	LateDropped
+	LateSidelined
+	Undecodable
+	BadTimestamp
+	SkippedError
+	NumReasons
+)
+
+// String is the reason as metrics and logs write it.
+func (r Reason) String() string {
+	switch r {
+	case NullKey:
+		return "null-key"
+	case NullValue:
+		return "null-value"
+	case LateDropped:
+		return "late-dropped"
+	case LateSidelined:
+		return "late-sidelined"
+	case Undecodable:
+		return "undecodable"
+	case BadTimestamp:
+		return "bad-timestamp"
+	case SkippedError:
+		return "skipped-error"
+	}
+	return "unknown"
+}
