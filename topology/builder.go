@@ -1,0 +1,326 @@
+package topology
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/headrace/headrace/internal/graph"
+	"github.com/headrace/headrace/state"
+)
+
+// Builder collects the operators of one topology. Use NewBuilder.
+type Builder struct {
+	nodes   []*meta
+	sources []*sourceDef
+	sinks   []*sinkDef
+	stores  []*storeDef
+	errs    []error
+	names   map[string]string // store and repartition names, with where they were given
+	topics  map[string]string // topics read, with where
+}
+
+// NewBuilder returns an empty builder.
+func NewBuilder() *Builder {
+	return &Builder{names: map[string]string{}, topics: map[string]string{}}
+}
+
+// meta is the untyped side of an operator.
+type meta struct {
+	id     int // in Builder.nodes
+	name   string
+	kind   graph.NodeKind
+	topic  string
+	stores []*storeDef
+	down   []*meta
+	up     []*meta
+
+	sub   int // set by Build
+	local int // index in SubTopology.Nodes, set by Build
+}
+
+type sourceDef struct {
+	m     *meta
+	src   graph.Source
+	store *storeDef // of a table
+	local int       // index in SubTopology.Sources
+	make  func(in *instance) (graph.Entry, error)
+}
+
+type sinkDef struct {
+	m     *meta
+	sink  graph.Sink
+	local int
+}
+
+type storeDef struct {
+	spec  state.Spec
+	owner *meta
+	local int
+}
+
+// instance is one task's closures being made.
+type instance struct {
+	rt     graph.Runtime
+	made   map[any]any // nodes that several edges lead to
+	clocks []graph.Clock
+}
+
+// Topology is a checked topology. It is immutable and safe for concurrent use.
+type Topology struct{ plan *graph.Plan }
+
+// Plan returns the compiled plan. Its type is internal: it is for the packages that run a topology.
+func (t *Topology) Plan() *graph.Plan { return t.plan }
+
+// here is the place in the user's code that called into this package.
+func here() string {
+	var pcs [16]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
+	for {
+		f, more := frames.Next()
+		if !strings.HasPrefix(f.Function, "github.com/headrace/headrace/topology.") || strings.HasSuffix(f.File, "_test.go") {
+			return fmt.Sprintf("%s:%d", f.File, f.Line)
+		}
+		if !more {
+			return "unknown place"
+		}
+	}
+}
+
+func (b *Builder) fail(format string, args ...any) {
+	b.errs = append(b.errs, fmt.Errorf("%s: "+format, append([]any{here()}, args...)...))
+}
+
+// check adds err, with the place, if there is one.
+func (b *Builder) check(err error) {
+	if err != nil {
+		b.fail("%w", err)
+	}
+}
+
+func (b *Builder) node(kind graph.NodeKind, name string, up ...*meta) *meta {
+	m := &meta{id: len(b.nodes), kind: kind, name: name, up: up}
+	if strings.HasSuffix(name, "-") { // a Kafka Streams name, numbered by position: for reading only
+		m.name = fmt.Sprintf("%s%010d", name, m.id)
+	}
+	for _, u := range up {
+		u.down = append(u.down, m)
+	}
+	b.nodes = append(b.nodes, m)
+	return m
+}
+
+// claim reserves the name of a store or a repartition topic.
+func (b *Builder) claim(what, name string) {
+	if err := checkName(name); err != nil {
+		b.fail("%s %q: %w", what, name, err)
+		return
+	}
+	if at, taken := b.names[name]; taken {
+		b.fail("%s %q: the name is taken at %s; stores and repartition topics need names of their own", what, name, at)
+		return
+	}
+	b.names[name] = here()
+}
+
+// checkName holds a name to what Kafka accepts in a topic's name.
+func checkName(name string) error {
+	if name == "" || name == "." || name == ".." {
+		return errors.New("not a name that a Kafka topic can have; use letters, digits, '.', '_' and '-'")
+	}
+	if len(name) > 200 {
+		return fmt.Errorf("%d characters are too many for a part of a topic's name; use at most 200", len(name))
+	}
+	for _, c := range name {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-' {
+			return fmt.Errorf("character %q cannot be in a Kafka topic's name; use letters, digits, '.', '_' and '-'", c)
+		}
+	}
+	return nil
+}
+
+func (b *Builder) source(m *meta, src graph.Source) *sourceDef {
+	if err := checkName(src.Topic); err != nil {
+		b.fail("topic %q: %w", src.Topic, err)
+	}
+	key := src.Topic
+	if src.Repartition {
+		key = "repartition " + key
+	}
+	if at, taken := b.topics[key]; taken {
+		b.fail("topic %s is read at %s already; a topology reads a topic once: keep the stream or table in a variable", src.Topic, at)
+	}
+	b.topics[key] = here()
+	m.topic = src.Topic
+	src.Node = m.name
+	def := &sourceDef{m: m, src: src}
+	b.sources = append(b.sources, def)
+	return def
+}
+
+func (b *Builder) sink(m *meta, s graph.Sink) *sinkDef {
+	if err := checkName(s.Topic); err != nil {
+		b.fail("topic %q: %w", s.Topic, err)
+	}
+	m.topic = s.Topic
+	s.Node = m.name
+	def := &sinkDef{m: m, sink: s}
+	b.sinks = append(b.sinks, def)
+	return def
+}
+
+func (b *Builder) store(m *meta, spec state.Spec) *storeDef {
+	b.claim("store", spec.Name)
+	def := &storeDef{spec: spec, owner: m}
+	m.stores = append(m.stores, def)
+	b.stores = append(b.stores, def)
+	return def
+}
+
+// Build checks the topology and compiles it. It reports all mistakes at once, each with the place in the caller's code.
+func (b *Builder) Build() (*Topology, error) {
+	if len(b.sources) == 0 {
+		b.errs = append(b.errs, errors.New("the topology has no source; start with From or TableFrom"))
+	}
+	if len(b.errs) > 0 {
+		return nil, fmt.Errorf("topology: %w", errors.Join(b.errs...))
+	}
+	plan := &graph.Plan{}
+	for id, nodes := range b.split() {
+		plan.SubTopologies = append(plan.SubTopologies, b.compile(id, nodes))
+	}
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(describe(plan)))
+	plan.Fingerprint = h.Sum64()
+	return &Topology{plan}, nil
+}
+
+// split finds the parts that only topics connect: operators joined by an edge or by a store belong to one sub-topology. They are
+// numbered in the order in which their first node was added.
+func (b *Builder) split() [][]*meta {
+	root := make([]int, len(b.nodes))
+	for i := range root {
+		root[i] = i
+	}
+	var find func(int) int
+	find = func(i int) int {
+		if root[i] != i {
+			root[i] = find(root[i])
+		}
+		return root[i]
+	}
+	union := func(i, j int) {
+		i, j = find(i), find(j)
+		root[max(i, j)] = min(i, j)
+	}
+	for _, m := range b.nodes {
+		for _, d := range m.down {
+			union(m.id, d.id)
+		}
+		for _, s := range m.stores {
+			union(m.id, s.owner.id)
+		}
+	}
+	var parts [][]*meta
+	at := map[int]int{}
+	for _, m := range b.nodes {
+		r := find(m.id)
+		i, ok := at[r]
+		if !ok {
+			i = len(parts)
+			at[r] = i
+			parts = append(parts, nil)
+		}
+		m.sub, m.local = i, len(parts[i])
+		parts[i] = append(parts[i], m)
+	}
+	return parts
+}
+
+func (b *Builder) compile(id int, nodes []*meta) *graph.SubTopology {
+	sub := &graph.SubTopology{ID: id}
+	var sources []*sourceDef
+	for _, s := range b.stores {
+		if s.owner.sub == id {
+			s.local = len(sub.Stores)
+			sub.Stores = append(sub.Stores, s.spec)
+		}
+	}
+	for _, s := range b.sources {
+		if s.m.sub == id {
+			s.local = len(sub.Sources)
+			if s.store != nil {
+				s.src.Store = s.store.local
+			}
+			sub.Sources = append(sub.Sources, s.src)
+			sources = append(sources, s)
+		}
+	}
+	for _, s := range b.sinks {
+		if s.m.sub == id {
+			s.local = len(sub.Sinks)
+			sub.Sinks = append(sub.Sinks, s.sink)
+		}
+	}
+	for _, m := range nodes {
+		n := graph.Node{Name: m.name, Kind: m.kind, Topic: m.topic}
+		for _, s := range m.stores {
+			n.Stores = append(n.Stores, s.spec.Name)
+		}
+		for _, d := range m.down {
+			n.To = append(n.To, d.local)
+		}
+		sub.Nodes = append(sub.Nodes, n)
+		// Whoever keeps or reads state by key needs each key's records on one partition, whichever topic they come from.
+		if len(m.stores) > 0 {
+			if set := upstream(m, sources); len(set) > 1 {
+				sub.Copartitioned = append(sub.Copartitioned, set)
+			}
+		}
+	}
+	sub.New = func(rt graph.Runtime) (*graph.Instance, error) {
+		in := &instance{rt: rt, made: map[any]any{}}
+		out := &graph.Instance{}
+		for _, s := range sources {
+			e, err := s.make(in)
+			if err != nil {
+				return nil, fmt.Errorf("topology: %s: %w", s.m.name, err)
+			}
+			out.Entries = append(out.Entries, e)
+		}
+		// A node is finished after all that it feeds: reversed, upstream comes before downstream.
+		slices.Reverse(in.clocks)
+		out.Clocks = in.clocks
+		return out, nil
+	}
+	return sub
+}
+
+// upstream returns the sources that reach m by edges or through its stores.
+func upstream(m *meta, sources []*sourceDef) []int {
+	seen := map[*meta]bool{}
+	var walk func(*meta)
+	walk = func(m *meta) {
+		if seen[m] {
+			return
+		}
+		seen[m] = true
+		for _, u := range m.up {
+			walk(u)
+		}
+		for _, s := range m.stores {
+			walk(s.owner)
+		}
+	}
+	walk(m)
+	var set []int
+	for i, s := range sources {
+		if seen[s.m] {
+			set = append(set, i)
+		}
+	}
+	return set
+}

@@ -1,0 +1,6 @@
+//go:build !mutant_reopen_window
+
+package topology
+
+// reopenClosed is a planted bug, for proving that the demo's checker finds it: a late record opens its window again.
+const reopenClosed = false

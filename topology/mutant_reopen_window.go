@@ -1,0 +1,5 @@
+//go:build mutant_reopen_window
+
+package topology
+
+const reopenClosed = true

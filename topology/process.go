@@ -1,0 +1,267 @@
+package topology
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headrace/headrace/internal/graph"
+	"github.com/headrace/headrace/state"
+)
+
+// Emitter passes a record on. The record's headers and origin are those of the record it was made from with a copy of it, or
+// none. An error of Emitter must be returned, not swallowed.
+type Emitter[K, V any] func(Record[K, V]) error
+
+// Processor is an operator written by hand. Every task has its own, and calls it from one goroutine at a time.
+//
+// What a processor remembers belongs in stores: after an abort, a restart or a move a new one is made, and after an error the
+// stores are taken back to what they were before the record. Kafka Streams: Processor.
+type Processor[K, V, K2, V2 any] interface {
+	// Init is called once, before anything else: it opens the stores and schedules punctuations. out is for those; Process gets
+	// the same.
+	Init(t *Task, out Emitter[K2, V2]) error
+	// Process handles one record. An error is an error of the record: its writes and outputs are taken back and the policy decides.
+	Process(r Record[K, V], out Emitter[K2, V2]) error
+}
+
+// StoreSpec is a typed store handle: state.KeyValueOf and state.WindowsOf make them.
+type StoreSpec interface{ Spec() state.Spec }
+
+// Process runs a processor of one's own. newP is called once for each task. The stores that it uses are named here, and opened in
+// Init; a store belongs to the Process that names it first, and others may share it. With stores it needs the stream's key, as
+// every keyed operator, and null keys are dropped and counted; without, any record passes. Null values arrive, if the stream keeps
+// them. Behind it the stream has no key to work by: see GroupBy. Kafka Streams: KStream.process.
+func Process[P Processor[K, V, K2, V2], K, V, K2, V2 any](s Stream[K, V], name string, newP func() P, stores ...StoreSpec) Stream[K2, V2] {
+	b := s.n.b
+	if err := checkName(name); err != nil {
+		b.fail("Process %q: %w", name, err)
+	}
+	if len(stores) > 0 && s.n.key == nil {
+		b.fail("Process %q: the key may have been changed by %s, so records of one key may be on several partitions, and its stores too; use GroupBy(…).Stream() or Repartition first", name, s.n.changed)
+	}
+	m := b.node(graph.ProcessorNode, name, s.n.m)
+	for _, st := range stores {
+		b.share(m, st.Spec())
+	}
+	n := &node[K2, V2]{b: b, m: m, changed: "Process at " + here()}
+	needKey := len(stores) > 0
+	s.n.edges = append(s.n.edges, func(in *instance) (consumer[K, V], error) {
+		out, err := n.build(in)
+		if err != nil {
+			return consumer[K, V]{}, err
+		}
+		rt, at := in.rt, in.rt.At()
+		emit := func(r Record[K2, V2]) error {
+			err := out.push(r)
+			*at = m.local
+			return err
+		}
+		t := &Task{rt: rt, m: m, init: true, w: graph.Unknown, sent: graph.Unknown, advance: out.advance}
+		p := newP()
+		if err := p.Init(t, emit); err != nil {
+			return consumer[K, V]{}, fmt.Errorf("processor %s: Init: %w", name, err)
+		}
+		t.init = false
+		in.clocks = append(in.clocks, &taskClock{t: t})
+		return consumer[K, V]{advance: t.onAdvance, push: func(r Record[K, V]) error {
+			*at = m.local
+			if needKey && r.nullKey {
+				rt.Count(m.local, graph.NullKey)
+				return nil
+			}
+			return p.Process(r, emit)
+		}}, nil
+	})
+	return Stream[K2, V2]{n}
+}
+
+// share lets m use a store, which it brings into being if nobody has.
+func (b *Builder) share(m *meta, spec state.Spec) {
+	for _, def := range b.stores {
+		if def.spec.Name != spec.Name {
+			continue
+		}
+		if def.spec.Kind != spec.Kind {
+			b.fail("store %q: used as a %s store here, and as a %s store where it was named first", spec.Name, spec.Kind, def.spec.Kind)
+			return
+		}
+		m.stores = append(m.stores, def)
+		return
+	}
+	b.store(m, spec)
+}
+
+// Task is what a processor knows of the task that it runs in. It belongs to the task's goroutine.
+type Task struct {
+	rt      graph.Runtime
+	m       *meta
+	init    bool
+	advance func(int64)
+
+	w, sent int64
+	stream  []punctuation // by event time
+	wall    []punctuation // by wall time
+}
+
+// punctuation fires at multiples of every: of the epoch for event time, of when it was scheduled for wall time.
+type punctuation struct {
+	every int64
+	start int64
+	due   int64
+	f     func(time.Time) error
+}
+
+var errNotInit = errors.New("topology: punctuations are scheduled and stores are opened in Init only")
+
+// OpenStore lets typed handles open on a task: seen.Open(t). It works in Init, for the stores named in Process.
+func (t *Task) OpenStore(name string, kind state.Kind) (state.Store, error) {
+	if !t.init {
+		return nil, errNotInit
+	}
+	for _, def := range t.m.stores {
+		if def.spec.Name == name {
+			return t.rt.OpenStore(name, kind)
+		}
+	}
+	return nil, fmt.Errorf("topology: store %q is not among those of processor %s; name it in Process", name, t.m.name)
+}
+
+// Partition returns the task's partition.
+func (t *Task) Partition() int32 { return t.rt.Partition() }
+
+// Watermark returns the operator's watermark: no record with an earlier event time is expected. ok is false while it is not known.
+func (t *Task) Watermark() (w time.Time, ok bool) {
+	return time.UnixMilli(t.w).UTC(), t.w != graph.Unknown
+}
+
+// Now returns the wall time of the step in process. Results that depend on it are not the same again after an abort.
+func (t *Task) Now() time.Time { return time.UnixMilli(t.rt.Now()).UTC() }
+
+// EveryStreamTime calls f when the watermark first becomes known and whenever it passes a multiple of every since the epoch, with
+// the watermark; several multiples passed at once make one call. When it fires next is checkpointed. What f emits or writes is one
+// unit with a savepoint, as a record is. Kafka Streams: PunctuationType.STREAM_TIME.
+func (t *Task) EveryStreamTime(every time.Duration, f func(watermark time.Time) error) error {
+	return t.schedule(&t.stream, every, graph.Unknown, f)
+}
+
+// EveryWallClock calls f about every so often by the wall clock, with the time; several periods passed at once make one call. It
+// starts anew when the task does. Kafka Streams: PunctuationType.WALL_CLOCK_TIME.
+func (t *Task) EveryWallClock(every time.Duration, f func(now time.Time) error) error {
+	return t.schedule(&t.wall, every, t.rt.Now(), f)
+}
+
+func (t *Task) schedule(list *[]punctuation, every time.Duration, start int64, f func(time.Time) error) error {
+	if !t.init {
+		return errNotInit
+	}
+	step := every.Milliseconds()
+	if step <= 0 {
+		return fmt.Errorf("topology: processor %s: a punctuation every %v is not possible; use a millisecond or more", t.m.name, every)
+	}
+	p := punctuation{every: step, start: start, due: start + step, f: f}
+	if start == graph.Unknown { // event time: at once, then on the grid of the epoch
+		p.start, p.due = 0, graph.Unknown
+	}
+	*list = append(*list, p)
+	return nil
+}
+
+// onAdvance moves the watermark. The next operator hears of it when what it made due has fired.
+func (t *Task) onAdvance(w int64) {
+	t.w = max(t.w, w)
+	if t.pending() == nil {
+		t.forward()
+	}
+}
+
+func (t *Task) forward() {
+	if t.w > t.sent {
+		t.sent = t.w
+		t.advance(t.w)
+	}
+}
+
+// pending is the first punctuation that event time has made due.
+func (t *Task) pending() *punctuation {
+	if t.w == graph.Unknown {
+		return nil
+	}
+	for i := range t.stream {
+		if t.w >= t.stream[i].due {
+			return &t.stream[i]
+		}
+	}
+	return nil
+}
+
+func (t *Task) ticked(now int64) *punctuation {
+	for i := range t.wall {
+		if now >= t.wall[i].due {
+			return &t.wall[i]
+		}
+	}
+	return nil
+}
+
+// taskClock is a processor's clock as the engine sees it.
+type taskClock struct {
+	t      *Task
+	firing *punctuation
+	at     int64
+}
+
+func (c *taskClock) Name() string     { return c.t.m.name }
+func (c *taskClock) Node() int        { return c.t.m.local }
+func (c *taskClock) Watermark() int64 { return c.t.w }
+
+func (c *taskClock) Due(now int64) bool { return c.t.pending() != nil || c.t.ticked(now) != nil }
+
+func (c *taskClock) Fire(now int64) error {
+	if c.firing, c.at = c.t.pending(), c.t.w; c.firing == nil {
+		if c.firing, c.at = c.t.ticked(now), now; c.firing == nil {
+			return nil
+		}
+	}
+	c.t.rt.SetTime(c.at)
+	return c.firing.f(time.UnixMilli(c.at).UTC())
+}
+
+// Fired moves the punctuation to the next multiple behind the time at which it fired, whether it failed or not.
+func (c *taskClock) Fired(bool) error {
+	if p := c.firing; p != nil {
+		n := (c.at - p.start) / p.every
+		if (c.at-p.start)%p.every < 0 {
+			n--
+		}
+		p.due = p.start + (n+1)*p.every
+		c.firing = nil
+	}
+	if c.t.pending() == nil {
+		c.t.forward()
+	}
+	return nil
+}
+
+// Save keeps the watermark and when each event-time punctuation fires next.
+func (c *taskClock) Save(dst []int64) []int64 {
+	dst = append(dst, c.t.w)
+	for i := range c.t.stream {
+		dst = append(dst, c.t.stream[i].due)
+	}
+	return dst
+}
+
+// Load takes what Save gave. Where the number of punctuations has changed since, they start anew.
+func (c *taskClock) Load(v []int64) error {
+	if len(v) == 0 {
+		return errors.New("no values, want the watermark at least")
+	}
+	c.t.w = v[0]
+	if len(v) == 1+len(c.t.stream) {
+		for i := range c.t.stream {
+			c.t.stream[i].due = v[1+i]
+		}
+	}
+	return nil
+}

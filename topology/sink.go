@@ -1,0 +1,60 @@
+package topology
+
+import (
+	"fmt"
+
+	"github.com/headrace/headrace/internal/graph"
+	"github.com/headrace/headrace/serde"
+)
+
+// To writes the stream to a topic, in the task's transaction. Headers and event time go with the record; the partition follows
+// from the key by murmur2, from the inner key where it is windowed; records with a null key are spread.
+func (s Stream[K, V]) To(t TopicOf[K, V]) {
+	t.check(s.n.b)
+	m := s.n.b.node(graph.SinkNode, "KSTREAM-SINK-", s.n.m)
+	def := s.n.b.sink(m, graph.Sink{Topic: t.name})
+	s.n.edges = append(s.n.edges, func(in *instance) (consumer[K, V], error) {
+		return consumer[K, V]{push: writer(in, def, t.key, t.value), advance: func(int64) {}}, nil
+	})
+}
+
+// innerKey is a key serde whose records are partitioned by a part of the key.
+type innerKey interface {
+	PartitionKey(encoded []byte) ([]byte, error)
+}
+
+// writer encodes records into the task's arena and adds them to its outputs.
+func writer[K, V any](in *instance, def *sinkDef, key serde.Serde[K], value serde.Serde[V]) func(Record[K, V]) error {
+	rt, at, arena := in.rt, in.rt.At(), in.rt.Arena()
+	node, sink := def.m.local, def.local
+	inner, _ := key.(innerKey)
+	return func(r Record[K, V]) error {
+		*at = node
+		o := graph.Output{Sink: sink, Partition: -1, Time: r.Time}
+		if !r.nullKey {
+			b, err := key.Append(arena.Free(), r.Key)
+			if err != nil {
+				return fmt.Errorf("encode the key for topic %s: %w", def.sink.Topic, err)
+			}
+			o.Key = arena.Keep(b)
+			o.PartitionKey = o.Key
+			if inner != nil {
+				if o.PartitionKey, err = inner.PartitionKey(o.Key); err != nil {
+					return fmt.Errorf("partition key for topic %s: %w", def.sink.Topic, err)
+				}
+			}
+		}
+		if !r.null {
+			b, err := value.Append(arena.Free(), r.Value)
+			if err != nil {
+				return fmt.Errorf("encode the value for topic %s: %w", def.sink.Topic, err)
+			}
+			o.Value = arena.Keep(b)
+		}
+		if r.raw != nil {
+			o.Headers = r.raw.Headers
+		}
+		rt.Emit(o)
+		return nil
+	}
+}

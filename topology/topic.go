@@ -1,0 +1,98 @@
+package topology
+
+import (
+	"time"
+
+	"github.com/headrace/headrace/internal/graph"
+	"github.com/headrace/headrace/serde"
+	"github.com/headrace/headrace/window"
+)
+
+// Header is a header of a Kafka record. Headers pass through every operator that handles one record at a time, and through
+// repartition topics; the result of a window that has closed has none.
+type Header = graph.Header
+
+// Record is one record as processors and event-time functions see it. It is valid during the call that it is passed to.
+type Record[K, V any] struct {
+	Key   K
+	Value V
+	// Time is the event time in Unix milliseconds.
+	Time int64
+
+	raw     *graph.Raw
+	nullKey bool
+	null    bool
+}
+
+// Timestamp returns the event time.
+func (r Record[K, V]) Timestamp() time.Time { return time.UnixMilli(r.Time).UTC() }
+
+// Null says whether the value is null: a tombstone. Value is then the zero V. Only a stream that keeps nulls, or a table's, has such.
+func (r Record[K, V]) Null() bool { return r.null }
+
+// NullKey says whether the key is null. Key is then the zero K.
+func (r Record[K, V]) NullKey() bool { return r.nullKey }
+
+// Headers returns the headers of the input record that led to this one, nil if none did. They must not be modified.
+func (r Record[K, V]) Headers() []Header {
+	if r.raw == nil {
+		return nil
+	}
+	return r.raw.Headers
+}
+
+// Origin returns where the input record that led to this one was read: topic, partition and offset. ok is false if no single
+// record did: for the result of a closed window, or in a punctuation.
+func (r Record[K, V]) Origin() (topic string, partition int32, offset int64, ok bool) {
+	if r.raw == nil {
+		return "", 0, 0, false
+	}
+	return r.raw.Topic, r.raw.Partition, r.raw.Offset, true
+}
+
+// TopicOf is a topic with the types of its records. Topic makes one. It is a value and safe for concurrent use.
+type TopicOf[K, V any] struct {
+	name       string
+	key        serde.Serde[K]
+	value      serde.Serde[V]
+	eventTime  func(Record[K, V]) time.Time
+	watermarks window.Watermarks
+	keepNulls  bool
+}
+
+// Topic names a topic and says how its keys and values are encoded.
+func Topic[K, V any](name string, key serde.Serde[K], value serde.Serde[V]) TopicOf[K, V] {
+	return TopicOf[K, V]{name: name, key: key, value: value}
+}
+
+// Name returns the topic's name.
+func (t TopicOf[K, V]) Name() string { return t.name }
+
+// EventTime says when a record happened. The default is the broker's timestamp. A time before 1970 makes the record a bad one,
+// which goes to the policy; it must depend on the record alone. It matters where the topic is read. Kafka Streams:
+// TimestampExtractor.
+func (t TopicOf[K, V]) EventTime(f func(Record[K, V]) time.Time) TopicOf[K, V] {
+	t.eventTime = f
+	return t
+}
+
+// Watermarks says how far behind the largest event time seen in a partition records may still be expected. The default is
+// window.Monotonic: not at all, as the stream time of Kafka Streams. It matters where the topic is read.
+func (t TopicOf[K, V]) Watermarks(w window.Watermarks) TopicOf[K, V] {
+	t.watermarks = w
+	return t
+}
+
+// KeepNulls passes records with a null value on, to Process and To. Any other operator behind it drops and counts them. It
+// matters where the topic is read as a stream.
+func (t TopicOf[K, V]) KeepNulls() TopicOf[K, V] {
+	t.keepNulls = true
+	return t
+}
+
+func (t TopicOf[K, V]) check(b *Builder) {
+	if t.key == nil || t.value == nil {
+		b.fail("topic %q: no serde for its keys or values; make it with Topic(name, keySerde, valueSerde)", t.name)
+	}
+	b.check(t.watermarks.Validate())
+}
