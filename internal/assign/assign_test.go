@@ -54,22 +54,26 @@ func TestAssign(t *testing.T) {
 		"nobody":  {nil, tasks(0, 2, true), map[string][]assign.ID{}},
 		"nothing": {[]assign.Member{member("a", 0)}, nil, map[string][]assign.ID{"a-0": nil}},
 		"two workers of one instance": {
-			[]assign.Member{member("a", 0), member("a", 1)}, tasks(0, 8, true),
+			[]assign.Member{member("a", 0), member("a", 1)},
+			tasks(0, 8, true),
 			map[string][]assign.ID{
 				"a-0": {id(0, 0), id(0, 2), id(0, 4), id(0, 6)},
 				"a-1": {id(0, 1), id(0, 3), id(0, 5), id(0, 7)},
 			},
 		},
 		"instances before workers": {
-			[]assign.Member{member("a", 0), member("a", 1), member("a", 2), member("b", 0)}, tasks(0, 2, true),
+			[]assign.Member{member("a", 0), member("a", 1), member("a", 2), member("b", 0)},
+			tasks(0, 2, true),
 			map[string][]assign.ID{"a-0": {id(0, 0)}, "a-1": nil, "a-2": nil, "b-0": {id(0, 1)}},
 		},
 		"an instance gives up a task for one that idles": {
-			[]assign.Member{member("a", 0, id(0, 0)), member("a", 1, id(0, 1)), member("b", 0)}, tasks(0, 2, true),
+			[]assign.Member{member("a", 0, id(0, 0)), member("a", 1, id(0, 1)), member("b", 0)},
+			tasks(0, 2, true),
 			map[string][]assign.ID{"a-0": {id(0, 0)}, "a-1": nil, "b-0": {id(0, 1)}},
 		},
 		"both classes are balanced": {
-			[]assign.Member{member("a", 0), member("b", 0)}, append(tasks(0, 3, true), tasks(1, 3, false)...),
+			[]assign.Member{member("a", 0), member("b", 0)},
+			append(tasks(0, 3, true), tasks(1, 3, false)...),
 			map[string][]assign.ID{"a-0": {id(0, 0), id(0, 2), id(1, 1)}, "b-0": {id(0, 1), id(1, 0), id(1, 2)}},
 		},
 		"what moves is mixed": {
