@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"sync"
+	"unsafe"
 
 	"github.com/tidwall/btree"
 )
@@ -13,7 +14,7 @@ import (
 // process ended, so every start restores every store from its changelog topic. Use it for tests, for state that is small, and
 // where the time to restore does not matter. Kafka Streams: in-memory stores.
 //
-// All state must fit into memory; every entry costs about 80 bytes more than its key and value.
+// All state must fit into memory; every entry costs about 150 bytes more than its key and value.
 func Memory() Provider { return &memory{open: make(map[string]bool)} }
 
 type memory struct {
@@ -37,10 +38,10 @@ func (p *memory) Open(task string, specs []Spec) (Backend, error) {
 			defer p.mu.Unlock()
 			delete(p.open, task)
 		},
-		task: task, trees: make([]*tree, len(specs)), positions: make([]Position, len(specs)),
+		task: task, stores: make([]memoryStore, len(specs)), positions: make([]Position, len(specs)),
 	}
-	for i := range b.trees {
-		b.trees[i] = newTree()
+	for i := range b.stores {
+		b.stores[i] = newMemoryStore()
 	}
 	return b, nil
 }
@@ -63,26 +64,10 @@ func CheckSpecs(specs []Spec) error {
 	return nil
 }
 
-// item is an entry in a tree. Keys compare by their prefix first, which spares most comparisons the way to the key's bytes.
-type item struct {
-	prefix     uint64
-	key, value []byte
-}
-
-type tree = btree.BTreeG[item]
-
-func newTree() *tree {
-	return btree.NewBTreeGOptions(func(a, b item) bool {
-		if a.prefix != b.prefix {
-			return a.prefix < b.prefix
-		}
-		return alias(a.key) < alias(b.key)
-	}, btree.Options{NoLocks: true})
-}
-
-// memoryBackend keeps each store in a copy-on-write tree.
+// memoryBackend holds each store twice: in a map for its one writer, and in a copy-on-write tree for scans and snapshots. Both
+// lead to the same cells.
 //
-// Only the writer changes a tree's content, and it holds mu while it does; so its own reads need no lock. Taking a snapshot
+// Only the writer changes what they hold, and it holds mu while it does; so its own reads need no lock. Taking a snapshot
 // touches a tree's copy-on-write mark alone, which reads do not look at.
 type memoryBackend struct {
 	close     func()
@@ -91,9 +76,68 @@ type memoryBackend struct {
 	batch     []Mutation
 
 	mu       sync.Mutex
-	trees    []*tree
+	stores   []memoryStore
+	epoch    uint64          // counts the snapshots
 	snapshot *memorySnapshot // shared by all who ask between two applies
 	closed   bool
+}
+
+type memoryStore struct {
+	index map[string]*cell
+	tree  *tree
+}
+
+// cell holds a value. It is overwritten in place only in the epoch in which it was made: no snapshot can know it then.
+type cell struct {
+	value []byte
+	epoch uint64
+}
+
+// item is an entry in a tree. Keys compare by their prefix first, which spares most comparisons the way to the key's bytes.
+type item struct {
+	prefix uint64
+	key    string
+	cell   *cell
+}
+
+func itemOf(key []byte) item { return item{prefix: prefix(key), key: alias(key)} }
+
+type tree = btree.BTreeG[item]
+
+func newMemoryStore() memoryStore {
+	less := func(a, b item) bool {
+		if a.prefix != b.prefix {
+			return a.prefix < b.prefix
+		}
+		return a.key < b.key
+	}
+	return memoryStore{make(map[string]*cell), btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})}
+}
+
+// put copies key and value: keeping the bytes given would keep the whole chunk that they are part of, for one cold key.
+func (s *memoryStore) put(key, value []byte, epoch uint64) {
+	value = append(make([]byte, 0, len(value)), value...)
+	c, ok := s.index[alias(key)]
+	if ok && c.epoch == epoch {
+		c.value = value
+		return
+	}
+	it := item{prefix: prefix(key), cell: &cell{value, epoch}}
+	if ok {
+		old, _ := s.tree.Get(itemOf(key))
+		it.key = old.key
+	} else {
+		it.key = string(key)
+	}
+	s.index[it.key] = it.cell
+	s.tree.Set(it)
+}
+
+func (s *memoryStore) delete(key []byte) {
+	if _, ok := s.index[alias(key)]; ok {
+		delete(s.index, alias(key))
+		s.tree.Delete(itemOf(key))
+	}
 }
 
 var errClosed = errors.New("state: the backend is closed")
@@ -102,7 +146,11 @@ func (b *memoryBackend) Get(store int, key []byte) ([]byte, bool, error) {
 	if b.closed {
 		return nil, false, fmt.Errorf("state: read task %s: %w", b.task, errClosed)
 	}
-	return get(b.trees[store], key)
+	c, ok := b.stores[store].index[alias(key)]
+	if !ok {
+		return nil, false, nil
+	}
+	return c.value, true, nil
 }
 
 func (b *memoryBackend) Scan(store int, from, to []byte) iter.Seq2[Entry, error] {
@@ -111,7 +159,7 @@ func (b *memoryBackend) Scan(store int, from, to []byte) iter.Seq2[Entry, error]
 			yield(Entry{}, fmt.Errorf("state: read task %s: %w", b.task, errClosed))
 		}
 	}
-	return scan(b.trees[store], from, to)
+	return scan(b.stores[store].tree, from, to)
 }
 
 func (b *memoryBackend) Position(store int) Position { return b.positions[store] }
@@ -120,8 +168,8 @@ func (b *memoryBackend) Apply(mutations iter.Seq[Mutation], positions []*Positio
 	if b.closed {
 		return fmt.Errorf("state: apply to task %s: %w", b.task, errClosed)
 	}
-	if len(positions) != len(b.trees) {
-		return fmt.Errorf("state: apply to task %s: %d positions for %d stores", b.task, len(positions), len(b.trees))
+	if len(positions) != len(b.stores) {
+		return fmt.Errorf("state: apply to task %s: %d positions for %d stores", b.task, len(positions), len(b.stores))
 	}
 	// Gather before the first change: what is wrong must leave everything as it was, and readers must not wait for mutations.
 	defer func() {
@@ -132,8 +180,8 @@ func (b *memoryBackend) Apply(mutations iter.Seq[Mutation], positions []*Positio
 		}
 	}()
 	for m := range mutations {
-		if m.Store < 0 || m.Store >= len(b.trees) {
-			return fmt.Errorf("state: apply to task %s: mutation of store %d of %d", b.task, m.Store, len(b.trees))
+		if m.Store < 0 || m.Store >= len(b.stores) {
+			return fmt.Errorf("state: apply to task %s: mutation of store %d of %d", b.task, m.Store, len(b.stores))
 		}
 		b.batch = append(b.batch, m)
 	}
@@ -142,18 +190,11 @@ func (b *memoryBackend) Apply(mutations iter.Seq[Mutation], positions []*Positio
 	b.snapshot = nil
 	for i := range b.batch {
 		m := &b.batch[i]
-		it := item{prefix: prefix(m.Key)}
 		if m.Value == nil {
-			it.key = m.Key
-			b.trees[m.Store].Delete(it)
-			continue
+			b.stores[m.Store].delete(m.Key)
+		} else {
+			b.stores[m.Store].put(m.Key, m.Value, b.epoch)
 		}
-		// A copy for each entry: keeping the bytes given would keep the whole chunk that they are part of, for one cold key.
-		block := make([]byte, len(m.Key)+len(m.Value))
-		n := copy(block, m.Key)
-		copy(block[n:], m.Value)
-		it.key, it.value = block[:n:n], block[n:]
-		b.trees[m.Store].Set(it)
 	}
 	for i, p := range positions {
 		if p != nil {
@@ -170,7 +211,7 @@ func (b *memoryBackend) Wipe(store int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.snapshot = nil
-	b.trees[store] = newTree()
+	b.stores[store] = newMemoryStore()
 	b.positions[store] = Position{}
 	return nil
 }
@@ -182,10 +223,11 @@ func (b *memoryBackend) Snapshot() (Snapshot, error) {
 		return nil, fmt.Errorf("state: snapshot of task %s: %w", b.task, errClosed)
 	}
 	if b.snapshot == nil {
-		s := &memorySnapshot{make([]*tree, len(b.trees))}
-		for i, t := range b.trees {
-			s.trees[i] = t.Copy()
+		s := &memorySnapshot{make([]*tree, len(b.stores))}
+		for i := range b.stores {
+			s.trees[i] = b.stores[i].tree.Copy()
 		}
+		b.epoch++
 		b.snapshot = s
 	}
 	return b.snapshot, nil
@@ -199,9 +241,7 @@ func (b *memoryBackend) Close() error {
 	}
 	b.closed = true
 	b.snapshot = nil
-	for i := range b.trees {
-		b.trees[i] = newTree()
-	}
+	b.stores = nil
 	b.close()
 	return nil
 }
@@ -209,7 +249,11 @@ func (b *memoryBackend) Close() error {
 type memorySnapshot struct{ trees []*tree }
 
 func (s *memorySnapshot) Get(store int, key []byte) ([]byte, bool, error) {
-	return get(s.trees[store], key)
+	it, ok := s.trees[store].Get(itemOf(key))
+	if !ok {
+		return nil, false, nil
+	}
+	return it.cell.value, true, nil
 }
 
 func (s *memorySnapshot) Scan(store int, from, to []byte) iter.Seq2[Entry, error] {
@@ -218,18 +262,14 @@ func (s *memorySnapshot) Scan(store int, from, to []byte) iter.Seq2[Entry, error
 
 func (s *memorySnapshot) Release() {}
 
-func get(t *tree, key []byte) ([]byte, bool, error) {
-	it, ok := t.Get(item{prefix: prefix(key), key: key})
-	return it.value, ok, nil
-}
-
 func scan(t *tree, from, to []byte) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		t.Ascend(item{prefix: prefix(from), key: from}, func(it item) bool {
-			if to != nil && alias(it.key) >= alias(to) {
+		t.Ascend(itemOf(from), func(it item) bool {
+			if to != nil && it.key >= alias(to) {
 				return false
 			}
-			return yield(Entry{Key: it.key, Value: it.value}, nil)
+			key := unsafe.Slice(unsafe.StringData(it.key), len(it.key))
+			return yield(Entry{Key: key, Value: it.cell.value}, nil)
 		})
 	}
 }

@@ -62,9 +62,11 @@ type ordered struct {
 	entry int32
 }
 
+// sortKey starts with what decides most comparisons without a look at the key: its first 8 bytes, and, as those are the same for
+// all keys of a window, the 8 after them.
 type sortKey struct {
-	prefix uint64 // first 8 bytes of the key: decides most comparisons
-	entry  int32
+	first, second uint64
+	entry         int32
 }
 
 // NewTxn returns an empty overlay over b, which was opened with specs.
@@ -231,11 +233,15 @@ func (o *overlay) sort() {
 	}
 	o.sorted = slices.Grow(o.sorted[:0], len(o.entries))
 	for i := range o.entries {
-		o.sorted = append(o.sorted, sortKey{prefix(o.entries[i].key), int32(i)})
+		key := o.entries[i].key
+		o.sorted = append(o.sorted, sortKey{prefix(key), prefix(key[min(8, len(key)):]), int32(i)})
 	}
 	slices.SortFunc(o.sorted, func(a, b sortKey) int {
-		if a.prefix != b.prefix {
-			return cmp.Compare(a.prefix, b.prefix)
+		if a.first != b.first {
+			return cmp.Compare(a.first, b.first)
+		}
+		if a.second != b.second {
+			return cmp.Compare(a.second, b.second)
 		}
 		return bytes.Compare(o.entries[a.entry].key, o.entries[b.entry].key)
 	})

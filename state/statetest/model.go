@@ -74,7 +74,7 @@ func (s source) key() []byte {
 	const alphabet = "\x00a\xff"
 	k := make([]byte, s.IntN(4))
 	if s.IntN(8) == 0 { // around the length at which a key's first bytes say it all
-		k = make([]byte, 7+s.IntN(3))
+		k = make([]byte, 8*(1+s.IntN(2))-1+s.IntN(3))
 	}
 	for i := range k {
 		k[i] = alphabet[s.IntN(len(alphabet))]
