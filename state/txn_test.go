@@ -99,13 +99,14 @@ func TestTxnBytesStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustPut(t, txn, 0, "k", "other")
+	_ = append(got, "grown"...) // must not reach into what was written next
+	wantKeys(t, txn, 0, "k=other")
 	txn.Rollback()
 	mustPut(t, txn, 0, "k", "third")
 	txn.Drop()
 	for range 10_000 { // more than a chunk
 		mustPut(t, txn, 0, "k", "fourth")
 	}
-	_ = append(got, "grown"...)
 	if string(got) != "first" {
 		t.Errorf("value read before: %q, want %q", got, "first")
 	}

@@ -33,6 +33,13 @@ func (m model) clone() model {
 	return c
 }
 
+// become makes m hold what other holds.
+func (m model) become(other model) {
+	for i := range m {
+		m[i] = maps.Clone(other[i])
+	}
+}
+
 func (m model) apply(mu state.Mutation) {
 	if mu.Value == nil {
 		delete(m[mu.Store], string(mu.Key))
@@ -234,6 +241,14 @@ func testModelTxn(t *testing.T, open func(*testing.T) state.Provider, _ Options)
 			clear(key) // the transaction has copied both
 			clear(value)
 		}
+		savepoint := func() {
+			txn.Savepoint()
+			saved.become(now)
+		}
+		rollback := func() {
+			txn.Rollback()
+			now.become(saved)
+		}
 		for range 1500 {
 			switch op := s.IntN(100); {
 			case op < 50:
@@ -241,13 +256,20 @@ func testModelTxn(t *testing.T, open func(*testing.T) state.Provider, _ Options)
 			case op < 75:
 				checkReads(t, s, txn, now)
 			case op < 83:
-				scanWriting(t, s, txn, now, write)
+				scanWriting(t, s, txn, now, func() {
+					switch s.IntN(20) {
+					case 0:
+						savepoint()
+					case 1:
+						rollback()
+					default:
+						write()
+					}
+				})
 			case op < 89:
-				txn.Savepoint()
-				saved = now.clone()
+				savepoint()
 			case op < 95:
-				txn.Rollback()
-				now = saved.clone()
+				rollback()
 			case op < 97:
 				checkMutations(t, txn, committed, now)
 			case op < 99:
@@ -256,11 +278,13 @@ func testModelTxn(t *testing.T, open func(*testing.T) state.Provider, _ Options)
 				if err := txn.Commit([]*state.Position{&at, nil, &at}); err != nil {
 					t.Fatal(err)
 				}
-				committed, saved = now.clone(), now.clone()
+				committed.become(now)
+				saved.become(now)
 				checkAll(t, b, committed)
 			default:
 				txn.Drop()
-				now, saved = committed.clone(), committed.clone()
+				now.become(committed)
+				saved.become(committed)
 				checkMutations(t, txn, committed, now)
 				checkAll(t, b, committed)
 			}
@@ -272,7 +296,7 @@ func testModelTxn(t *testing.T, open func(*testing.T) state.Provider, _ Options)
 	}
 }
 
-// scanWriting scans while the loop body writes: each step must show the first entry beyond the last one, as of now.
+// scanWriting scans while the loop body writes and rolls back: each step must show the first entry beyond the last one, as of now.
 func scanWriting(t *testing.T, s source, txn *state.Txn, now model, write func()) {
 	t.Helper()
 	store, from, to := s.store(), s.bound(), s.bound()
