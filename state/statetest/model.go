@@ -7,8 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/headrace/headrace/state"
 )
 
@@ -124,16 +122,16 @@ func checkReads(t *testing.T, s source, r state.Reader, m model) {
 		t.Fatalf("get %q from store %d: %q, %v, %v; want %q, %v", key, store, got, ok, err, want, wantOK)
 	}
 	from, to := s.bound(), s.bound()
-	if diff := cmp.Diff(m.scan(store, from, to), collect(t, r.Scan(store, from, to))); diff != "" {
-		t.Fatalf("scan store %d from %q to %q (-want +got):\n%s", store, from, to, diff)
+	if diff := difference(m.scan(store, from, to), collect(t, r.Scan(store, from, to))); diff != "" {
+		t.Fatalf("scan store %d from %q to %q %s", store, from, to, diff)
 	}
 }
 
 func checkAll(t *testing.T, r state.Reader, m model) {
 	t.Helper()
 	for store := range m {
-		if diff := cmp.Diff(m.scan(store, nil, nil), collect(t, r.Scan(store, nil, nil))); diff != "" {
-			t.Fatalf("store %d (-want +got):\n%s", store, diff)
+		if diff := difference(m.scan(store, nil, nil), collect(t, r.Scan(store, nil, nil))); diff != "" {
+			t.Fatalf("store %d %s", store, diff)
 		}
 	}
 }
@@ -345,7 +343,9 @@ func checkMutations(t *testing.T, txn *state.Txn, committed, now model) {
 	if n != txn.Len() || size != txn.Bytes() {
 		t.Fatalf("%d mutations of %d bytes, but Len %d and Bytes %d", n, size, txn.Len(), txn.Bytes())
 	}
-	if diff := cmp.Diff(now, got); diff != "" {
-		t.Fatalf("mutations over the committed state (-want +got):\n%s", diff)
+	for store := range now {
+		if diff := difference(now.scan(store, nil, nil), got.scan(store, nil, nil)); diff != "" {
+			t.Fatalf("store %d with the mutations %s", store, diff)
+		}
 	}
 }

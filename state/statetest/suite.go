@@ -4,11 +4,10 @@
 package statetest
 
 import (
+	"fmt"
 	"iter"
 	"slices"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/headrace/headrace/state"
 )
@@ -114,10 +113,28 @@ func collect(t *testing.T, entries iter.Seq2[state.Entry, error]) []pair {
 	return got
 }
 
+// difference says where got departs from want, and nothing if it does not.
+func difference[T comparable](want, got []T) string {
+	for i := range max(len(want), len(got)) {
+		switch {
+		case i >= len(got):
+			return fmt.Sprintf("differs at %d of %d: ends, want %s", i, len(want), short(want[i]))
+		case i >= len(want):
+			return fmt.Sprintf("differs at %d: %s, want an end", i, short(got[i]))
+		case want[i] != got[i]:
+			return fmt.Sprintf("differs at %d of %d: %s, want %s", i, len(want), short(got[i]), short(want[i]))
+		}
+	}
+	return ""
+}
+
+// short keeps big values out of the test's log.
+func short(v any) string { return fmt.Sprintf("%.80q", fmt.Sprintf("%+v", v)) }
+
 func wantAll(t *testing.T, r state.Reader, store int, want ...pair) {
 	t.Helper()
-	if diff := cmp.Diff(want, collect(t, r.Scan(store, nil, nil))); diff != "" {
-		t.Errorf("store %d (-want +got):\n%s", store, diff)
+	if diff := difference(want, collect(t, r.Scan(store, nil, nil))); diff != "" {
+		t.Errorf("store %d %s", store, diff)
 	}
 	for _, p := range want {
 		wantGet(t, r, store, p.Key, p.Value)

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/headrace/headrace/state"
 )
 
@@ -60,8 +58,8 @@ func testPositions(t *testing.T, open func(*testing.T) state.Provider, _ Options
 		for i := range want {
 			got = append(got, b.Position(i))
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("positions (-want +got):\n%s", diff)
+		if diff := difference(want, got); diff != "" {
+			t.Errorf("positions %s", diff)
 		}
 	}
 	check()
