@@ -3,6 +3,7 @@ package topology
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/headrace/headrace/internal/graph"
@@ -10,7 +11,7 @@ import (
 )
 
 // Emitter passes a record on. The record's headers and origin are those of the record it was made from with a copy of it, or
-// none. An error of Emitter must be returned, not swallowed.
+// none. An error of Emitter is one of the record in hand, whether it is returned or not: half of its effects must not stay.
 type Emitter[K, V any] func(Record[K, V]) error
 
 // Processor is an operator written by hand. Every task has its own, and calls it from one goroutine at a time.
@@ -37,6 +38,10 @@ func Process[P Processor[K, V, K2, V2], K, V, K2, V2 any](s Stream[K, V], name s
 	if err := checkName(name); err != nil {
 		b.fail("Process %q: %w", name, err)
 	}
+	if at, taken := b.names["processor "+name]; taken {
+		b.fail("Process %q: the name is taken at %s; what a processor knows of time is kept under its name", name, at)
+	}
+	b.names["processor "+name] = here()
 	if len(stores) > 0 && s.n.key == nil {
 		b.fail("Process %q: the key may have been changed by %s, so records of one key may be on several partitions, and its stores too; use GroupBy(…).Stream() or Repartition first", name, s.n.changed)
 	}
@@ -52,14 +57,19 @@ func Process[P Processor[K, V, K2, V2], K, V, K2, V2 any](s Stream[K, V], name s
 			return consumer[K, V]{}, err
 		}
 		rt, at := in.rt, in.rt.At()
-		emit := func(r Record[K2, V2]) error {
-			err := out.push(r)
-			*at = m.local
-			return err
-		}
 		t := &Task{rt: rt, m: m, init: true, w: graph.Unknown, sent: graph.Unknown, advance: out.advance}
+		emit := func(r Record[K2, V2]) error {
+			if t.failed != nil {
+				return t.failed
+			}
+			t.failed = errPanic // stays if one passes through here
+			if t.failed = out.push(r); t.failed == nil {
+				*at = m.local // otherwise the operator that failed is the one to name
+			}
+			return t.failed
+		}
 		p := newP()
-		if err := p.Init(t, emit); err != nil {
+		if err := t.whole(p.Init(t, emit)); err != nil {
 			return consumer[K, V]{}, fmt.Errorf("processor %s: Init: %w", name, err)
 		}
 		t.init = false
@@ -70,7 +80,8 @@ func Process[P Processor[K, V, K2, V2], K, V, K2, V2 any](s Stream[K, V], name s
 				rt.Count(m.local, graph.NullKey)
 				return nil
 			}
-			return p.Process(r, emit)
+			t.failed = nil
+			return t.whole(p.Process(r, emit))
 		}}, nil
 	})
 	return Stream[K2, V2]{n}
@@ -102,6 +113,16 @@ type Task struct {
 	w, sent int64
 	stream  []punctuation // by event time
 	wall    []punctuation // by wall time
+
+	failed error // of an emit in the call in progress
+}
+
+// whole is the outcome of a call of user code that returned err: what it emitted has to have worked, too.
+func (t *Task) whole(err error) error {
+	if err == nil {
+		err = t.failed
+	}
+	return err
 }
 
 // punctuation fires at multiples of every: of the epoch for event time, of when it was scheduled for wall time.
@@ -111,6 +132,11 @@ type punctuation struct {
 	due   int64
 	f     func(time.Time) error
 }
+
+// never is when a punctuation is due whose next time would be past the end of time.
+const never = math.MaxInt64
+
+var errPanic = errors.New("topology: an operator behind this one panicked while it emitted, and it recovered; let the panic pass")
 
 var errNotInit = errors.New("topology: punctuations are scheduled and stores are opened in Init only")
 
@@ -188,7 +214,7 @@ func (t *Task) pending() *punctuation {
 		return nil
 	}
 	for i := range t.stream {
-		if t.w >= t.stream[i].due {
+		if due := t.stream[i].due; t.w >= due && due != never {
 			return &t.stream[i]
 		}
 	}
@@ -224,17 +250,21 @@ func (c *taskClock) Fire(now int64) error {
 		}
 	}
 	c.t.rt.SetTime(c.at)
-	return c.firing.f(time.UnixMilli(c.at).UTC())
+	c.t.failed = nil
+	return c.t.whole(c.firing.f(time.UnixMilli(c.at).UTC()))
 }
 
 // Fired moves the punctuation to the next multiple behind the time at which it fired, whether it failed or not.
 func (c *taskClock) Fired(bool) error {
 	if p := c.firing; p != nil {
-		n := (c.at - p.start) / p.every
-		if (c.at-p.start)%p.every < 0 {
-			n--
+		p.due = never
+		past := (c.at - p.start) % p.every
+		if past < 0 {
+			past += p.every
 		}
-		p.due = p.start + (n+1)*p.every
+		if left := p.every - past; c.at <= math.MaxInt64-left {
+			p.due = c.at + left
+		}
 		c.firing = nil
 	}
 	if c.t.pending() == nil {

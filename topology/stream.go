@@ -206,15 +206,24 @@ func FlatMap[K, V, K2, V2 any](s Stream[K, V], f func(r Record[K, V], emit func(
 	callback(s.n, n, func(in *instance, push func(Record[K2, V2]) error) func(Record[K, V]) error {
 		at := in.rt.At()
 		var cur Record[K2, V2] // of the record in hand: made once, so that no closure is made for each
+		var failed error       // of an emit, which f may not swallow
 		emit := func(k K2, v V2) error {
+			if failed != nil {
+				return failed
+			}
 			cur.Key, cur.Value = k, v
-			err := push(cur)
-			*at = m.local
-			return err
+			failed = errPanic
+			if failed = push(cur); failed == nil {
+				*at = m.local
+			}
+			return failed
 		}
 		return func(r Record[K, V]) error {
-			cur.Time, cur.raw = r.Time, r.raw
-			return f(r, emit)
+			cur.Time, cur.raw, failed = r.Time, r.raw, nil
+			if err := f(r, emit); err != nil {
+				return err
+			}
+			return failed
 		}
 	})
 	return Stream[K2, V2]{n}

@@ -43,7 +43,7 @@ func Windowed[K, V any](g Grouped[K, V], w window.Fixed, late window.Late) Group
 				return consumer[K, V]{}, err
 			}
 			op := &windowOp[K, V]{
-				rt: in.rt, m: m, name: st.spec.Name, fixed: w, onClose: onClose, key: g.key,
+				rt: in.rt, at: in.rt.At(), m: m, name: st.spec.Name, fixed: w, onClose: onClose, key: g.key,
 				fold: f, store: store, w: graph.Unknown, sent: graph.Unknown, from: graph.Unknown,
 				guard: keyed[K, V](in, m, g.key), sideline: def.sideline,
 			}
@@ -64,6 +64,7 @@ const closeBatch = 256
 // closed, whether it holds anything or not, since a record may still come for it.
 type windowOp[K, V any] struct {
 	rt      graph.Runtime
+	at      *int
 	m       *meta
 	name    string
 	fixed   window.Fixed
@@ -78,6 +79,7 @@ type windowOp[K, V any] struct {
 	from int64
 	due  [][]byte // store keys of closed windows, found and not yet done
 	more bool     // the look that found them stopped at closeBatch
+	next []byte   // where the next look starts then: those before are done, and stay in the overlay as deletions until the commit
 
 	sideline *sinkDef
 	aside    graph.Raw // the input record set aside last: topic, partition and offset
@@ -97,6 +99,7 @@ func (op *windowOp[K, V]) push(r Record[K, V]) error {
 			continue
 		}
 		took = true
+		*op.at = op.m.local // the window before this one may have passed its result on
 		op.buf = state.AppendWindowKey(op.buf[:0], start, key)
 		op.from = min(op.from, start)
 		k := window.Key[K]{Key: r.Key, Start: start, End: op.fixed.End(start)}
@@ -195,13 +198,17 @@ func (op *windowOp[K, V]) Fire(int64) error {
 // look finds the next closed windows, by start and then by key.
 func (op *windowOp[K, V]) look() error {
 	hold := op.fixed.Hold(op.w)
+	from := op.next
+	if !op.more {
+		from = state.AppendWindowStart(nil, op.from)
+	}
 	op.due, op.more = op.due[:0], false
-	for e, err := range op.store.Scan(state.AppendWindowStart(nil, op.from), state.AppendWindowStart(nil, hold)) {
+	for e, err := range op.store.Scan(from, state.AppendWindowStart(nil, hold)) {
 		if err != nil {
 			return err
 		}
 		if len(op.due) == closeBatch {
-			op.more = true
+			op.more, op.next = true, e.Key
 			break
 		}
 		op.due = append(op.due, e.Key)
