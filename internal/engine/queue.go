@@ -12,7 +12,8 @@ type queue struct {
 func (q *queue) len() int { return len(q.buf) - q.head }
 
 func (q *queue) push(r graph.Raw) {
-	if q.head > 0 && len(q.buf) == cap(q.buf) { // make room at the front before growing
+	// Move to the front before growing, but only when that frees half: each record is then moved once on average.
+	if len(q.buf) == cap(q.buf) && q.head > len(q.buf)/2 {
 		n := copy(q.buf, q.buf[q.head:])
 		clear(q.buf[n:])
 		q.buf, q.head = q.buf[:n], 0

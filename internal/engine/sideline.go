@@ -27,6 +27,7 @@ func (r runtime) Sideline(l graph.Late) {
 	num(wire.HeaderOriginPartition, int64(raw.Partition))
 	num(wire.HeaderOriginOffset, raw.Offset)
 	num(wire.HeaderEventTime, l.EventTime)
+	r.t.lent += size(raw) + 40*(len(h)-len(raw.Headers))
 	r.Emit(graph.Output{
 		Sink: l.Sink, Partition: -1, Key: raw.Key, Value: raw.Value, PartitionKey: raw.Key, Headers: h, Time: l.EventTime,
 	})

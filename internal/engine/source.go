@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"slices"
 
 	"github.com/headrace/headrace/internal/graph"
@@ -28,7 +29,7 @@ type source struct {
 	producers int32
 }
 
-func (s *source) init(plan *graph.Source, cfg SourceConfig, entry graph.Entry, _ TaskID) {
+func (s *source) init(plan *graph.Source, cfg SourceConfig, entry graph.Entry) {
 	*s = source{plan: plan, cfg: cfg, entry: entry, next: cfg.Offset, committed: cfg.Offset}
 	s.maxTime, s.w = cfg.Clock.MaxTime, cfg.Clock.Watermark
 	if s.maxTime == 0 && s.w == 0 && len(cfg.Clock.Channels) == 0 && cfg.Clock.Producers == 0 {
@@ -36,6 +37,9 @@ func (s *source) init(plan *graph.Source, cfg SourceConfig, entry graph.Entry, _
 	}
 	s.producers = cfg.Clock.Producers
 	s.channels = slices.Clone(cfg.Clock.Channels)
+	if cfg.Absent && !plan.Table {
+		s.w = math.MaxInt64 // nothing will ever come from it: it holds nobody back
+	}
 	if s.w != graph.Unknown {
 		entry.Advance(s.w)
 	}
@@ -48,7 +52,7 @@ func (s *source) reading() bool {
 
 // observe moves the watermark of an outside partition by one record. It says whether the watermark moved.
 func (s *source) observe(eventTime int64) bool {
-	if s.plan.Repartition || eventTime == graph.NoTime {
+	if s.plan.Repartition && !timeFromRecords || eventTime == graph.NoTime {
 		return false
 	}
 	s.maxTime = max(s.maxTime, eventTime)
@@ -67,7 +71,7 @@ func (s *source) report(r wire.Report) bool {
 		s.channels = slices.Insert(s.channels, i, wire.Channel{Producer: r.Producer, Watermark: graph.Unknown})
 	}
 	s.channels[i].Watermark = max(s.channels[i].Watermark, r.Watermark)
-	if len(s.channels) < int(s.producers) {
+	if len(s.channels) < int(s.producers) || timeFromRecords {
 		return false
 	}
 	w := s.channels[0].Watermark

@@ -15,6 +15,9 @@ import (
 //
 // Under Fail the error is a *RecordError; any other error is one of the task's stores. After an error the task is of no use.
 func (t *Task) Step(now int64, budget int) (Progress, error) {
+	if reportEarly {
+		budget = min(budget, 16) // so that commits fall between records that are queued
+	}
 	t.now = now
 	t.lookDue = true
 	var p Progress
@@ -99,10 +102,11 @@ func (t *Task) lift(s *source) (did bool, err error) {
 		s.next = r.Offset + 1
 		return true, nil
 	}
-	if s.plan.Repartition {
+	// A report has no key and no value: a record of a user's may have come with the same header, and passes its headers on.
+	if s.plan.Repartition && r.Key == nil && r.Value == nil {
 		if v, ok := header(r, wire.HeaderWatermark); ok {
 			rep, err := wire.DecodeReport(v)
-			if err != nil {
+			if err != nil { // under any policy: without it the watermark would stand still unseen
 				return false, t.recordError(s, s.plan.Node, graph.Undecodable, err)
 			}
 			s.next = r.Offset + 1
@@ -174,7 +178,7 @@ func (t *Task) fire(c graph.Clock) error {
 	save := t.save()
 	err := t.runDue(c)
 	if err == nil && t.storeErr == nil {
-		return c.Fired(false)
+		return t.fired(c, false)
 	}
 	t.rollback(save)
 	if t.storeErr != nil {
@@ -185,7 +189,19 @@ func (t *Task) fire(c graph.Clock) error {
 		return rerr
 	}
 	t.skip(rerr)
-	return c.Fired(true)
+	return t.fired(c, true)
+}
+
+// fired lets the operator go on from a unit. What fails there is the operator's own store: no record is to blame.
+func (t *Task) fired(c graph.Clock, failed bool) error {
+	err := c.Fired(failed)
+	if t.storeErr != nil {
+		return t.storeErr
+	}
+	if err != nil {
+		return fmt.Errorf("engine: task %s: operator %s: %w", t.cfg.ID, c.Name(), err)
+	}
+	return nil
 }
 
 // savepoint is what a unit may change in the task.

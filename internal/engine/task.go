@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"unsafe"
 
 	"github.com/headrace/headrace/internal/graph"
 	"github.com/headrace/headrace/internal/wire"
@@ -34,6 +35,7 @@ type Task struct {
 
 	storeErr error // a store failed: the task's trouble, which no policy for records may hide
 
+	lent    int // bytes of inputs that the outputs refer to, of sidelined records
 	records int64
 	counts  [graph.NumReasons]int64
 }
@@ -57,7 +59,10 @@ func New(cfg Config) (*Task, error) {
 	for i := range t.stores {
 		t.stores[i] = &taskStore{t.txn.Store(i, func() int64 { return t.time }), t}
 	}
-	inst, err := cfg.Sub.New(runtime{t})
+	inst, err := t.build()
+	if err == nil {
+		err = t.storeErr
+	}
 	if err != nil {
 		return nil, fmt.Errorf("engine: make task %s: %w", cfg.ID, err)
 	}
@@ -67,14 +72,27 @@ func New(cfg Config) (*Task, error) {
 	}
 	t.sources = make([]source, len(cfg.Sources))
 	for i := range t.sources {
-		t.sources[i].init(&cfg.Sub.Sources[i], cfg.Sources[i], inst.Entries[i], cfg.ID)
+		t.sources[i].init(&cfg.Sub.Sources[i], cfg.Sources[i], inst.Entries[i])
 	}
 	t.building = false
 	return t, nil
 }
 
+// build makes the closures. A panic in it is one of user code: a processor's Init.
+func (t *Task) build() (inst *graph.Instance, err error) {
+	defer recovered(&err)
+	return t.cfg.Sub.New(runtime{t})
+}
+
 // load sets the operators' committed clocks. A clock without an operator belongs to one that the topology no longer has.
 func (t *Task) load(clocks []wire.OperatorClock) error {
+	for i, op := range t.inst.Clocks {
+		for _, other := range t.inst.Clocks[:i] {
+			if other.Name() == op.Name() {
+				return fmt.Errorf("two operators keep event time under the name %s, and a restart could not tell them apart; rename one", op.Name())
+			}
+		}
+	}
 	for _, c := range clocks {
 		for _, op := range t.inst.Clocks {
 			if op.Name() != c.Name {
@@ -124,13 +142,22 @@ func (t *Task) Pending() bool {
 }
 
 // PendingBytes is about how many bytes the open transaction holds.
-func (t *Task) PendingBytes() int { return t.arena.Held() + t.txn.Bytes() }
+func (t *Task) PendingBytes() int {
+	n := t.arena.Held() + t.txn.Bytes() + t.lent + len(t.outs)*int(unsafe.Sizeof(graph.Output{}))
+	if reportEarly && n > 0 {
+		n = max(n, 1<<30) // commit now, whatever is still queued
+	}
+	return n
+}
 
 // Mutations returns the last value of each key changed in the open transaction, store by store and in key order.
 func (t *Task) Mutations() iter.Seq[state.Mutation] { return t.txn.Mutations() }
 
 // Cut returns what the transaction has to commit. It is taken at a step boundary, and no step may follow before Committed.
 func (t *Task) Cut() Cut {
+	if reportEarly {
+		t.lookAhead()
+	}
 	cut := Cut{Outputs: t.outs}
 	for i := range t.reports {
 		if r := &t.reports[i]; r.w != r.sent {
@@ -153,9 +180,13 @@ func (t *Task) Committed(positions []*state.Position) error {
 	if err := t.txn.Commit(positions); err != nil {
 		return fmt.Errorf("engine: task %s: apply the committed transaction: %w", t.cfg.ID, err)
 	}
+	if cap(t.outs) > 1<<16 && len(t.outs) < cap(t.outs)/4 {
+		t.outs = nil // a burst is over
+	}
 	clear(t.outs)
 	t.outs = t.outs[:0]
 	t.arena.Reset()
+	t.lent = 0
 	for i := range t.reports {
 		t.reports[i].sent = t.reports[i].w
 	}
@@ -191,6 +222,9 @@ var errUndeclared = errors.New("the operator did not declare it")
 
 // OpenStore is allowed only while the task is made.
 func (r runtime) OpenStore(name string, kind state.Kind) (state.Store, error) {
+	if !r.t.building {
+		return nil, fmt.Errorf("engine: open store %s: the task is running; open stores while it is made", name)
+	}
 	for i, spec := range r.t.cfg.Sub.Stores {
 		if spec.Name != name {
 			continue

@@ -27,13 +27,16 @@ func (a *Arena) Keep(b []byte) []byte {
 	n := len(b)
 	a.held += n
 	if n == 0 {
-		return b[:0:0]
+		return []byte{} // empty, which is not null, whatever the serde made of it
 	}
 	if n <= cap(a.cur)-len(a.cur) {
 		next := a.cur[len(a.cur) : len(a.cur)+1]
 		if &next[0] == &b[0] { // grew in place
 			a.cur = a.cur[:len(a.cur)+n]
+			return b[:n:n]
 		}
+	} else if n <= arenaChunk/4 {
+		a.grow() // or every value of this size, up to Reset, would be one too many for the chunk and be allocated
 	}
 	return b[:n:n]
 }

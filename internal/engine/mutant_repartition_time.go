@@ -1,0 +1,5 @@
+//go:build mutant_repartition_time
+
+package engine
+
+const timeFromRecords = true
