@@ -68,6 +68,9 @@ func Topic[K, V any](name string, key serde.Serde[K], value serde.Serde[V]) Topi
 // Name returns the topic's name.
 func (t TopicOf[K, V]) Name() string { return t.name }
 
+// Serdes returns what the topic's keys and values are encoded with.
+func (t TopicOf[K, V]) Serdes() (key serde.Serde[K], value serde.Serde[V]) { return t.key, t.value }
+
 // EventTime says when a record happened. The default is the broker's timestamp. A time before 1970 makes the record a bad one,
 // which goes to the policy; it must depend on the record alone. It matters where the topic is read. Kafka Streams:
 // TimestampExtractor.

@@ -1,0 +1,114 @@
+package topologytest
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/headrace/headrace/internal/graph"
+	"github.com/headrace/headrace/internal/wire"
+)
+
+// topicName tells a repartition topic, which has the name that the topology gave it, from a topic of that name.
+type topicName struct {
+	name        string
+	repartition bool
+}
+
+func (n topicName) String() string {
+	if n.repartition {
+		return "repartition topic " + n.name
+	}
+	return "topic " + n.name
+}
+
+// topicLog is a topic: all that was committed to it.
+type topicLog struct {
+	name       topicName
+	read       bool // by the topology
+	written    bool
+	partitions []partitionLog
+	order      []place // of all records but watermark reports, in the order in which they were committed
+	next       int32   // partition for the next record without a key
+}
+
+type partitionLog struct {
+	records []graph.Raw
+	// offset and metadata are what the application committed.
+	offset   int64
+	metadata string
+}
+
+type place struct {
+	partition int32
+	offset    int64
+}
+
+// append adds a record. Its bytes are kept.
+func (l *topicLog) append(partition int32, r graph.Raw) {
+	p := &l.partitions[partition]
+	r.Topic, r.Partition, r.Offset = l.name.name, partition, int64(len(p.records))
+	p.records = append(p.records, r)
+}
+
+func (l *topicLog) appendData(partition int32, r graph.Raw) {
+	l.order = append(l.order, place{partition, int64(len(l.partitions[partition].records))})
+	l.append(partition, r)
+}
+
+// partition returns where a record with this key goes: the partitioner of Kafka's clients for keys, and round-robin without one.
+func (l *topicLog) partition(key []byte) int32 {
+	n := int32(len(l.partitions))
+	if key == nil {
+		p := l.next
+		l.next = (l.next + 1) % n
+		return p
+	}
+	return (murmur2(key) & 0x7fffffff) % n
+}
+
+// write commits an output.
+func (l *topicLog) write(o *graph.Output) {
+	p := o.Partition
+	if p < 0 {
+		p = l.partition(o.PartitionKey)
+	}
+	l.appendData(p, graph.Raw{Key: bytes.Clone(o.Key), Value: bytes.Clone(o.Value), Headers: slices.Clone(o.Headers), Time: o.Time})
+}
+
+// commit decodes what is committed for the partition.
+func (p *partitionLog) commit() (wire.Commit, error) {
+	c, ours, err := wire.DecodeCommit(p.metadata)
+	if err != nil {
+		return c, fmt.Errorf("topologytest: the metadata of a committed offset: %w", err)
+	}
+	if !ours {
+		c.Source = wire.SourceClock{MaxTime: graph.Unknown, Watermark: graph.Unknown}
+	}
+	return c, nil
+}
+
+// murmur2 is the hash by which Kafka's clients choose the partition of a key.
+func murmur2(b []byte) int32 {
+	const (
+		seed = 0x9747b28c
+		m    = 0x5bd1e995
+	)
+	h := uint32(seed) ^ uint32(len(b))
+	for ; len(b) >= 4; b = b[4:] {
+		k := uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24
+		k *= m
+		k ^= k >> 24
+		h = h*m ^ k*m
+	}
+	if len(b) > 0 {
+		for i, c := range b {
+			h ^= uint32(c) << (8 * i)
+		}
+		h *= m
+	}
+	h ^= h >> 13
+	h *= m
+	h ^= h >> 15
+	return int32(h)
+}
