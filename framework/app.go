@@ -1,0 +1,139 @@
+package framework
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/headrace/headrace/internal/restore"
+)
+
+// App runs one instance of an application. Make it with [New], run it with [App.Run] once. Kafka Streams: KafkaStreams.
+type App struct {
+	set      *settings
+	log      *slog.Logger
+	instance string
+
+	started atomic.Bool
+	// Set by Run before any worker starts, and not changed then.
+	client   *kgo.Client
+	adm      *kadm.Client
+	layout   *layout
+	registry *registry
+	restorer *restore.Restorer
+	workers  []*worker
+
+	// What Snapshot reads.
+	published atomic.Pointer[layout]
+	states    []atomic.Pointer[workerSnapshot]
+}
+
+// New checks a Config and makes the App. It returns all mistakes at once, each naming the field and the way out, joined as by
+// errors.Join. It does not talk to the brokers.
+func New(c Config) (*App, error) {
+	set, err := c.check()
+	if err != nil {
+		return nil, err
+	}
+	return newApp(set)
+}
+
+func newApp(set *settings) (*App, error) {
+	a := &App{set: set, instance: set.Instance, states: make([]atomic.Pointer[workerSnapshot], set.Workers)}
+	if a.instance == "" {
+		var b [8]byte
+		if _, err := rand.Read(b[:]); err != nil {
+			return nil, fmt.Errorf("framework: make a name for this instance: %w", err)
+		}
+		a.instance = hex.EncodeToString(b[:])
+	}
+	a.log = set.Logger.With("app", set.AppID, "instance", a.instance)
+	return a, nil
+}
+
+// Run runs the app until ctx is done, and returns once everything is finished: the step in process, its commit, the stores closed
+// and the group left. It then returns nil. It blocks, and starts no goroutine that outlives it.
+//
+// It returns early with the first error that the app cannot mend: a *RecordError under the policy Fail, topics that are missing or
+// do not fit, rights that are lacking, ErrFenced. What had been committed stays; what had not is processed when the app runs again.
+// Everything else, from broken connections to a lost membership, is mended inside, logged, and counted in the Snapshot.
+//
+// A second Run returns ErrClosed. Kafka Streams: start, and close.
+func (a *App) Run(ctx context.Context) error {
+	if !a.started.CompareAndSwap(false, true) {
+		return ErrClosed
+	}
+	client, err := kgo.NewClient(append(a.set.clientOptions(), kgo.WithLogger(clientLogger{a.log}))...)
+	if err != nil {
+		return fmt.Errorf("framework: make a client: %w", err)
+	}
+	defer client.Close()
+	a.client, a.adm = client, kadm.NewClient(client)
+
+	lay, err := a.prepare(ctx)
+	if err != nil {
+		if ctx.Err() != nil && !isFatal(err) {
+			return nil // told to stop before anything had begun
+		}
+		return err
+	}
+	a.layout = lay
+	a.published.Store(lay)
+	a.registry = newRegistry(a.set.State)
+	if a.restorer, err = restore.New(append(a.set.clientOptions(), kgo.WithLogger(clientLogger{a.log}))); err != nil {
+		return fmt.Errorf("framework: %w", err)
+	}
+	defer a.restorer.Close()
+	a.log.Info("running", "workers", a.set.Workers, "tasks", len(lay.tasks()))
+
+	err = a.runWorkers(ctx)
+	if closeErr := a.registry.close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// runWorkers returns when all have stopped, with the first error of one.
+func (a *App) runWorkers(ctx context.Context) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	for i := range a.set.Workers {
+		a.workers = append(a.workers, newWorker(a, i))
+	}
+	var (
+		wg    sync.WaitGroup
+		mu    sync.Mutex
+		first error
+	)
+	for _, w := range a.workers {
+		wg.Go(func() {
+			err := w.run(ctx)
+			if err == nil {
+				return
+			}
+			mu.Lock()
+			if first == nil {
+				first = err
+			}
+			mu.Unlock()
+			stop(err)
+		})
+	}
+	wg.Wait()
+	var app *appError
+	if errors.As(first, &app) {
+		return app.err
+	}
+	return first
+}
+
+// wake makes a worker look around before its poll is over.
+func (a *App) wake(worker int) { a.workers[worker].wake() }

@@ -1,0 +1,232 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/headrace/headrace/changelog"
+	"github.com/headrace/headrace/internal/engine"
+	"github.com/headrace/headrace/internal/graph"
+	"github.com/headrace/headrace/internal/wire"
+	"github.com/headrace/headrace/state"
+)
+
+// batch is what one transaction commits: the cuts of tasks, the offsets that stand for them, and where the changelog records went.
+// It is kept until it is known what became of the transaction.
+type batch struct {
+	mark    mark
+	tasks   []batchTask
+	offsets []offset
+	records int
+
+	mu  sync.Mutex // promises are called by the client
+	err error      // the first record that could not be produced
+}
+
+type batchTask struct {
+	task      *task
+	positions []*state.Position // of each store, nil where it did not move
+}
+
+// fail keeps the first failure.
+func (b *batch) fail(r *kgo.Record, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err == nil {
+		b.err = fmt.Errorf("framework: produce to %s[%d]: %w", r.Topic, r.Partition, err)
+	}
+}
+
+func (b *batch) failure() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err
+}
+
+// produced is the promise of outputs and reports.
+func (b *batch) produced(r *kgo.Record, err error) {
+	if err != nil {
+		b.fail(r, err)
+	}
+}
+
+// logged is the promise of changelog records: it moves the store's position.
+func (b *batch) logged(pos *state.Position) func(*kgo.Record, error) {
+	return func(r *kgo.Record, err error) {
+		if err != nil {
+			b.fail(r, err)
+			return
+		}
+		b.mu.Lock()
+		pos.Offset = max(pos.Offset, r.Offset+1)
+		b.mu.Unlock()
+	}
+}
+
+// errPartition is an output for a partition that its topic does not have.
+var errPartition = errors.New("the topic has no such partition")
+
+// writer turns cuts into records. It reuses the records from one transaction to the next: the client has let go of them when the
+// transaction has ended.
+type writer struct {
+	layout *layout
+	chunks [][]kgo.Record
+	used   int
+	next   int32  // the partition for keys that are null
+	keys   []byte // built for changelog records
+}
+
+const recordChunk = 1024
+
+func (w *writer) record() *kgo.Record {
+	i, j := w.used/recordChunk, w.used%recordChunk
+	if i == len(w.chunks) {
+		w.chunks = append(w.chunks, make([]kgo.Record, recordChunk))
+	}
+	w.used++
+	r := &w.chunks[i][j]
+	*r = kgo.Record{}
+	return r
+}
+
+// reset takes the records back. After a failure the client may still hold some: then they are left to it.
+func (w *writer) reset(clean bool) {
+	if !clean {
+		w.chunks, w.keys = nil, nil
+	}
+	w.used, w.keys = 0, w.keys[:0]
+}
+
+// write produces everything that a task's cut holds: changes of state, outputs, and behind them the watermark reports.
+func (w *writer) write(ctx context.Context, c committer, b *batch, t *task, now time.Time) error {
+	cut := t.run.Cut()
+	bt := batchTask{task: t, positions: make([]*state.Position, len(t.sub.sub.Stores))}
+	if err := w.mutations(ctx, c, b, &bt, &cut, now); err != nil {
+		return err
+	}
+	if err := w.outputs(ctx, c, b, t, cut.Outputs); err != nil {
+		return err
+	}
+	w.reports(ctx, c, b, t, cut.Reports, now)
+	if err := w.offsets(b, &bt, &cut, now); err != nil {
+		return err
+	}
+	b.tasks = append(b.tasks, bt)
+	return nil
+}
+
+func (w *writer) mutations(ctx context.Context, c committer, b *batch, bt *batchTask, cut *engine.Cut, now time.Time) error {
+	t := bt.task
+	deleted := streamTime(cut, now)
+	promises := make([]func(*kgo.Record, error), len(t.sub.sub.Stores))
+	for m := range t.run.Mutations() {
+		topic := t.sub.changelogs[m.Store]
+		if topic == "" {
+			continue // the source topic has it already
+		}
+		if promises[m.Store] == nil {
+			pos := &state.Position{TopicID: w.layout.topics[topic].id, LeaderEpoch: -1, AppliedAt: now.UnixMilli()}
+			bt.positions[m.Store], promises[m.Store] = pos, b.logged(pos)
+		}
+		cr, keys, err := changelog.Encode(w.keys, t.sub.sub.Stores[m.Store], m, deleted)
+		if err != nil {
+			return fatal("task %s: %w", t.id, err)
+		}
+		w.keys = keys
+		r := w.record()
+		r.Topic, r.Partition, r.Key, r.Value, r.Timestamp = topic, t.id.Partition, cr.Key, cr.Value, time.UnixMilli(cr.Time)
+		b.records++
+		c.produce(ctx, r, promises[m.Store])
+	}
+	return nil
+}
+
+// streamTime is the timestamp of deletions: the largest event time that the task has seen.
+func streamTime(cut *engine.Cut, now time.Time) int64 {
+	t := graph.Unknown
+	for i := range cut.Sources {
+		t = max(t, cut.Sources[i].Clock.MaxTime)
+	}
+	if t < 0 {
+		return now.UnixMilli()
+	}
+	return t
+}
+
+func (w *writer) outputs(ctx context.Context, c committer, b *batch, t *task, outs []graph.Output) error {
+	w.next++ // so that null keys spread, a transaction's to one partition
+	for i := range outs {
+		o := &outs[i]
+		r := w.record()
+		r.Topic = t.sub.sinks[o.Sink]
+		partitions := w.layout.topics[r.Topic].partitions
+		switch {
+		case o.Partition >= partitions:
+			return fatal("task %s: sink %s asks for partition %d of %s, which has %d: %w", t.id, t.sub.sub.Sinks[o.Sink].Node, o.Partition, r.Topic, partitions, errPartition)
+		case o.Partition >= 0:
+			r.Partition = o.Partition
+		case o.PartitionKey != nil:
+			r.Partition = partitionOf(o.PartitionKey, partitions)
+		default:
+			r.Partition = int32(uint32(w.next) % uint32(partitions))
+		}
+		r.Key, r.Value, r.Timestamp = o.Key, o.Value, time.UnixMilli(o.Time)
+		if len(o.Headers) > 0 {
+			r.Headers = make([]kgo.RecordHeader, len(o.Headers))
+			for j, h := range o.Headers {
+				r.Headers[j] = kgo.RecordHeader{Key: h.Key, Value: h.Value}
+			}
+		}
+		b.records++
+		c.produce(ctx, r, b.produced)
+	}
+	return nil
+}
+
+// reports go to every partition, behind the data that they cover.
+func (w *writer) reports(ctx context.Context, c committer, b *batch, t *task, reports []engine.SinkReport, now time.Time) {
+	for _, rep := range reports {
+		topic := t.sub.sinks[rep.Sink]
+		value := wire.AppendReport(nil, wire.Report{
+			SubTopology: int32(t.id.SubTopology), Producer: t.id.Partition, Producers: t.sub.tasks,
+			Watermark: rep.Watermark, State: wire.Active,
+		})
+		for p := range w.layout.topics[topic].partitions {
+			r := w.record()
+			r.Topic, r.Partition, r.Timestamp = topic, p, now
+			r.Headers = []kgo.RecordHeader{{Key: wire.HeaderWatermark, Value: value}}
+			b.records++
+			c.produce(ctx, r, b.produced)
+		}
+	}
+}
+
+// offsets adds the positions of all the task's inputs, those that have not moved too: they carry the number of the transaction and
+// the clocks, and the fence.
+func (w *writer) offsets(b *batch, bt *batchTask, cut *engine.Cut, now time.Time) error {
+	t := bt.task
+	for i, sc := range cut.Sources {
+		commit := wire.Commit{TransactionalID: b.mark.transactionalID, Sequence: b.mark.sequence, Source: sc.Clock}
+		if i == 0 {
+			commit.Operators = cut.Operators
+		}
+		o := offset{topicPartition{t.sub.sources[sc.Source], t.id.Partition}, sc.Offset, wire.EncodeCommit(commit)}
+		if len(o.metadata) > wire.MaxMetadata {
+			return fatal("task %s: event time at %s[%d] takes %d bytes of offset metadata, of which a broker takes %d: fewer tasks may write that topic, and fewer operators may keep event time in one sub-topology",
+				t.id, o.topic, o.partition, len(o.metadata), wire.MaxMetadata)
+		}
+		b.offsets = append(b.offsets, o)
+		src := &t.sub.sub.Sources[sc.Source]
+		if src.Table && t.sub.changelogs[src.Store] == "" {
+			bt.positions[src.Store] = &state.Position{
+				TopicID: w.layout.topics[o.topic].id, Offset: sc.Offset, LeaderEpoch: -1, AppliedAt: now.UnixMilli(),
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,137 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// committer makes what tasks did lasting. A worker uses one from one goroutine, between a poll and AllowRebalance.
+//
+// Exactly-once is the one there is. At-least-once would be another: produce and flush, commit the offsets, always a plain yes or
+// no.
+type committer interface {
+	// begin makes ready for produce.
+	begin() error
+	// produce hands a record to the client. The promise is called when its fate is known, before commit or abort returns.
+	produce(ctx context.Context, r *kgo.Record, promise func(*kgo.Record, error))
+	// flush waits until all records that were produced have met their fate.
+	flush(ctx context.Context) error
+	// commit makes all that was produced and the offsets lasting together. Only (true, nil) says that it did. After any other
+	// answer only outcome knows; after an error the committer is of no use besides.
+	commit(ctx context.Context, offsets []offset) (bool, error)
+	// abort gives up what was produced. After an error the committer is of no use.
+	abort(ctx context.Context) error
+	// mark names the transaction that commit would make next. Each call of commit uses one up.
+	mark() mark
+}
+
+// offset is a position to commit.
+type offset struct {
+	topicPartition
+	offset   int64
+	metadata string
+}
+
+// verdict says what the group's position in one partition tells of a transaction.
+type verdict uint8
+
+const (
+	// ours: the transaction has committed.
+	ours verdict = iota
+	// before: the position is still that of the transaction before.
+	before
+	// others: somebody else has committed since. The partition is lost.
+	others
+)
+
+// judge compares what the group has with what was tried and with what was known before. The number of the transaction decides, not
+// the offset: a transaction may commit an offset that has not moved.
+func judge(got committed, tried, previous mark) verdict {
+	switch got.mark() {
+	case tried:
+		return ours
+	case previous:
+		return before
+	}
+	return others
+}
+
+// exactlyOnce commits by Kafka's transactions.
+type exactlyOnce struct {
+	session  *session
+	id       string
+	sequence *uint64 // of the transactional id; it outlives the session
+}
+
+func (e *exactlyOnce) begin() error {
+	if err := e.session.Begin(); err != nil {
+		return fmt.Errorf("framework: begin a transaction of %s: %w", e.id, err)
+	}
+	return nil
+}
+
+func (e *exactlyOnce) produce(ctx context.Context, r *kgo.Record, promise func(*kgo.Record, error)) {
+	e.session.Produce(ctx, r, promise)
+}
+
+func (e *exactlyOnce) flush(ctx context.Context) error {
+	if err := e.session.Client().Flush(ctx); err != nil {
+		return fmt.Errorf("framework: flush the transaction of %s: %w", e.id, err)
+	}
+	return nil
+}
+
+func (e *exactlyOnce) mark() mark { return mark{e.id, *e.sequence + 1} }
+
+var errNoOffsets = errors.New("framework: the client ended a transaction without the offsets that were to be in it: it may not have been fenced")
+
+func (e *exactlyOnce) commit(ctx context.Context, offsets []offset) (bool, error) {
+	*e.sequence++
+	given := false
+	ctx = kgo.PreTxnCommitFnContext(ctx, func(req *kmsg.TxnOffsetCommitRequest) error {
+		// What the client would commit is what was polled. It has to be what was processed, of every task that wrote: the broker
+		// fences a transaction by its offsets.
+		req.Topics = offsetTopics(offsets)
+		given = true
+		return nil
+	})
+	ok, err := e.session.End(ctx, kgo.TryCommit)
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("framework: commit transaction %d of %s: %w", *e.sequence, e.id, err)
+	case ok && !given:
+		return false, errNoOffsets
+	}
+	return ok, nil
+}
+
+func (e *exactlyOnce) abort(ctx context.Context) error {
+	if _, err := e.session.End(ctx, kgo.TryAbort); err != nil {
+		return fmt.Errorf("framework: abort the transaction of %s: %w", e.id, err)
+	}
+	return nil
+}
+
+func offsetTopics(offsets []offset) []kmsg.TxnOffsetCommitRequestTopic {
+	var topics []kmsg.TxnOffsetCommitRequestTopic
+	at := make(map[string]int)
+	for i := range offsets {
+		o := &offsets[i]
+		k, ok := at[o.topic]
+		if !ok {
+			t := kmsg.NewTxnOffsetCommitRequestTopic()
+			t.Topic = o.topic
+			topics = append(topics, t)
+			k = len(topics) - 1
+			at[o.topic] = k
+		}
+		p := kmsg.NewTxnOffsetCommitRequestTopicPartition()
+		p.Partition, p.Offset, p.LeaderEpoch, p.Metadata = o.partition, o.offset, -1, &o.metadata
+		topics[k].Partitions = append(topics[k].Partitions, p)
+	}
+	return topics
+}

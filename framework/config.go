@@ -1,0 +1,217 @@
+package framework
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/headrace/headrace/internal/engine"
+	"github.com/headrace/headrace/internal/graph"
+	"github.com/headrace/headrace/state"
+	"github.com/headrace/headrace/topology"
+)
+
+// Policy says what becomes of a record that cannot be processed.
+type Policy uint8
+
+const (
+	// Fail ends Run with a *RecordError. It is the default: nothing is left out unless you say so.
+	Fail Policy = iota
+	// Skip takes back what the record did, counts it by reason, logs where it is, and goes on with the next.
+	Skip
+)
+
+// Config is what an App is made of. AppID, Brokers and Topology are enough for a topology without stores; the zero value of every
+// other field is a safe default. It is read once, by New.
+type Config struct {
+	// AppID names the application. It is the consumer group's id and the prefix of internal topics and transactional ids. All
+	// instances of an application have the same. Kafka Streams: application.id.
+	AppID string
+	// Brokers are some brokers of the cluster, as host:port.
+	Brokers []string
+	// Topology is what to run.
+	Topology *topology.Topology
+	// State opens the stores. It is required when the topology has one: state.Memory() says aloud that a restart reads all state
+	// from Kafka again.
+	State state.Provider
+
+	// Workers is how many workers the app runs, each a goroutine, a group member and a transactional producer of its own.
+	// Default 1. More than there are tasks are idle. Kafka Streams: num.stream.threads.
+	Workers int
+	// Instance names this process among those of the application. Empty is a random name. With a name of your own, no two live
+	// processes may have the same, and a restart takes over its predecessor's unfinished transactions at once, instead of waiting
+	// for their timeout.
+	Instance string
+
+	// CommitInterval is the longest time between two commits while there is something to commit. Default 100 ms. Outputs are
+	// visible to readers when they are committed. Kafka Streams: commit.interval.ms.
+	CommitInterval time.Duration
+	// MinCommitInterval is the shortest time between two commits of one worker. Default 10 ms. A worker that has caught up with its
+	// input commits after this time. Each worker also keeps 5 ms for every worker of the app, so that an app makes no more than 200
+	// commits a second.
+	MinCommitInterval time.Duration
+	// TxnGap is how long nothing is produced after a commit. Default 5 ms: a broker makes a produce that follows a commit at once
+	// wait for 20 ms. Negative is no gap.
+	TxnGap time.Duration
+	// MaxQueuedBytes bounds the records that a worker has fetched and not yet processed. Default 32 MiB. It is exceeded by at most
+	// one fetch.
+	MaxQueuedBytes int
+	// MaxPendingBytes is the size at which a worker commits early: outputs and changes of state that wait for the commit. Default
+	// 16 MiB.
+	MaxPendingBytes int
+
+	// TopicTimeout is how long Run waits for input and output topics that do not exist. Default 60 s.
+	TopicTimeout time.Duration
+	// ReplicationFactor is that of the internal topics. Default -1, the broker's own default.
+	ReplicationFactor int16
+
+	// OnRecordError is for records that cannot be decoded, have a negative timestamp, or on which the topology's own code fails or
+	// panics. Default Fail.
+	OnRecordError Policy
+	// Logger takes what people should know. Default slog.Default(). Payloads are never logged.
+	Logger *slog.Logger
+	// Kafka are settings of the client that have no field here: TLS, SASL, a dialer. New refuses those that the app must own.
+	Kafka []kgo.Opt
+}
+
+// settings are a Config with its defaults, checked.
+type settings struct {
+	Config
+	plan        *graph.Plan
+	fingerprint uint64
+}
+
+const (
+	sessionTimeout     = 15 * time.Second
+	heartbeatInterval  = 500 * time.Millisecond // everybody's commit waits for the slowest to notice a rebalance
+	rebalanceTimeout   = 15 * time.Second
+	transactionTimeout = 30 * time.Second
+	// endTimeout bounds a commit. It is below the transaction's timeout, so that the broker has not yet ended what we still try to.
+	endTimeout   = 25 * time.Second
+	drainTimeout = 10 * time.Second
+	// commitsPerSecond bounds the commits of an app.
+	commitsPerSecond = 200
+)
+
+var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]+$`)
+
+// check returns the settings, or all mistakes.
+func (c Config) check() (*settings, error) {
+	var plan *graph.Plan
+	var fingerprint uint64
+	if c.Topology != nil {
+		plan, fingerprint = c.Topology.Plan(), c.Topology.Fingerprint()
+	}
+	return c.checkPlan(plan, fingerprint)
+}
+
+func (c Config) checkPlan(plan *graph.Plan, fingerprint uint64) (*settings, error) {
+	var errs []error
+	mistake := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("framework: Config."+format, args...))
+	}
+	switch {
+	case c.AppID == "":
+		mistake("AppID is empty: name the application")
+	case !topicName.MatchString(c.AppID) || len(c.AppID) > 100:
+		mistake("AppID %q cannot begin the name of a topic: use at most 100 letters, digits, '.', '_' and '-'", c.AppID)
+	}
+	if len(c.Brokers) == 0 || slices.Contains(c.Brokers, "") {
+		mistake("Brokers is empty or has an empty element: give at least one broker as host:port")
+	}
+	if c.Instance != "" && (!topicName.MatchString(c.Instance) || len(c.Instance) > 100) {
+		mistake("Instance %q is not a name: use at most 100 letters, digits, '.', '_' and '-'", c.Instance)
+	}
+	if plan == nil {
+		mistake("Topology is nil: give what Build returned")
+	} else {
+		if err := checkPlan(plan, namesOf(c.AppID)); err != nil {
+			errs = append(errs, err)
+		}
+		if stores := storeNames(plan); len(stores) > 0 && c.State == nil {
+			mistake("State is nil but the topology has stores %v: give state.Memory(), or a provider that keeps state on disk", stores)
+		}
+	}
+	for _, f := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"CommitInterval", c.CommitInterval}, {"MinCommitInterval", c.MinCommitInterval}, {"TopicTimeout", c.TopicTimeout},
+	} {
+		if f.value < 0 {
+			mistake("%s is %v: give a positive duration, or 0 for the default", f.name, f.value)
+		}
+	}
+	for _, f := range []struct {
+		name  string
+		value int
+	}{
+		{"Workers", c.Workers}, {"MaxQueuedBytes", c.MaxQueuedBytes}, {"MaxPendingBytes", c.MaxPendingBytes},
+	} {
+		if f.value < 0 {
+			mistake("%s is %d: give a positive number, or 0 for the default", f.name, f.value)
+		}
+	}
+	setDefault(&c.Workers, 1)
+	setDefault(&c.CommitInterval, 100*time.Millisecond)
+	setDefault(&c.MinCommitInterval, 10*time.Millisecond)
+	setDefault(&c.TxnGap, 5*time.Millisecond)
+	setDefault(&c.MaxQueuedBytes, 32<<20)
+	setDefault(&c.MaxPendingBytes, 16<<20)
+	setDefault(&c.TopicTimeout, 60*time.Second)
+	setDefault(&c.ReplicationFactor, -1)
+	c.TxnGap = max(c.TxnGap, 0)
+	if c.CommitInterval >= endTimeout {
+		mistake("CommitInterval is %v: give less than %v, the time that a transaction has", c.CommitInterval, endTimeout)
+	}
+	if c.MinCommitInterval > c.CommitInterval {
+		mistake("MinCommitInterval is %v, above CommitInterval, which is %v: give less", c.MinCommitInterval, c.CommitInterval)
+	}
+	c.MinCommitInterval = max(c.MinCommitInterval, time.Duration(c.Workers)*time.Second/commitsPerSecond)
+	if c.OnRecordError > Skip {
+		mistake("OnRecordError is %d: give Fail or Skip", c.OnRecordError)
+	}
+	if c.ReplicationFactor < -1 {
+		mistake("ReplicationFactor is %d: give a positive number, or 0 for the broker's default", c.ReplicationFactor)
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if err := checkClientOptions(c.Kafka); err != nil {
+		errs = append(errs, err)
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return &settings{Config: c, plan: plan, fingerprint: fingerprint}, nil
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func storeNames(plan *graph.Plan) []string {
+	var names []string
+	for _, sub := range plan.SubTopologies {
+		for i := range sub.Stores {
+			names = append(names, sub.Stores[i].Name)
+		}
+	}
+	return names
+}
+
+// policy is the engine's name for the policy.
+func (s *settings) policy() engine.Policy {
+	if s.OnRecordError == Skip {
+		return engine.Skip
+	}
+	return engine.Fail
+}

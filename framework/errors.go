@@ -1,0 +1,121 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/headrace/headrace/internal/engine"
+)
+
+// ErrClosed is returned by a second Run: an App runs once.
+var ErrClosed = errors.New("framework: the app has run already; make another with New")
+
+// ErrFenced is wrapped by the error of Run when other processes keep taking this app's transactional ids: two processes run with
+// the same Config.Instance.
+var ErrFenced = errors.New("framework: another process uses this transactional id; give each process its own Config.Instance")
+
+// RecordError is a record that could not be processed under the policy [Fail]: it cannot be decoded, has a negative timestamp, or
+// the topology's own code failed or panicked on it. Run returns it.
+//
+// The record's effects have been rolled back and its position is not committed, so it comes first when the app starts again.
+// Kafka Streams: a StreamsException from a deserialization or processing exception handler that says FAIL.
+type RecordError struct {
+	// Task is the task as Kafka Streams writes it: 0_2 is partition 2 of sub-topology 0.
+	Task string
+	// Topic, Partition and Offset are the place of the record. Topic is empty if no record was in process but something that time
+	// had made due.
+	Topic     string
+	Partition int32
+	Offset    int64
+	// Operator is the node that failed, as in the topology's description.
+	Operator string
+	// Reason is undecodable, bad-timestamp or skipped-error, as the counters of a Snapshot name it.
+	Reason string
+	// Err is the cause. Stack is set if it was a panic.
+	Err   error
+	Stack []byte
+}
+
+// Error names the place, the operator, the cause and the way out.
+func (e *RecordError) Error() string {
+	at := "task " + e.Task
+	if e.Topic != "" {
+		at = fmt.Sprintf("record %s[%d]@%d", e.Topic, e.Partition, e.Offset)
+	}
+	return fmt.Sprintf("framework: %s cannot be processed at %s: %v; mend the record's writer or the operator, or set Config.OnRecordError to Skip", at, e.Operator, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *RecordError) Unwrap() error { return e.Err }
+
+func recordError(e *engine.RecordError) *RecordError {
+	return &RecordError{
+		Task: e.Task.String(), Topic: e.Topic, Partition: e.Partition, Offset: e.Offset,
+		Operator: e.Node, Reason: e.Reason.String(), Err: e.Err, Stack: e.Stack,
+	}
+}
+
+// class says what an error from the client or a broker asks for.
+type class uint8
+
+const (
+	// retry: the same call may succeed in a while.
+	retry class = iota
+	// fenced: somebody has taken the transactional id or the transaction was timed out. The client is useless.
+	fenced
+	// broken: the client or its transaction is in a state that nothing mends. Make a new client.
+	broken
+	// refused: the broker refuses for a reason that stays: rights, size, names. The app must stop and say so.
+	refused
+)
+
+// classify is the one place where errors of Kafka become decisions. What is unknown is retried, since all our retries back off and
+// are logged.
+func classify(err error) class {
+	switch {
+	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return retry
+	case isAny(err, kerr.ProducerFenced, kerr.InvalidProducerEpoch, kerr.FencedInstanceID, kerr.InvalidProducerIDMapping, kerr.InvalidTxnState):
+		return fenced
+	case isAny(err, kgo.ErrClientClosed, kgo.ErrAborting, kerr.OutOfOrderSequenceNumber, kerr.UnknownProducerID):
+		return broken
+	case isAny(err,
+		kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed,
+		kerr.TransactionalIDAuthorizationFailed, kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism,
+		kerr.UnsupportedVersion, kerr.InvalidTopicException, kerr.PolicyViolation, kerr.InvalidConfig, kerr.InvalidGroupID,
+		kerr.InvalidReplicationFactor, kerr.InvalidPartitions, kerr.OffsetMetadataTooLarge, kerr.InvalidTransactionTimeout,
+		kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidTimestamp, kerr.InvalidRecord, kerr.InvalidRequiredAcks):
+		return refused
+	}
+	return retry
+}
+
+func isAny(err error, targets ...error) bool {
+	for _, t := range targets {
+		if errors.Is(err, t) {
+			return true
+		}
+	}
+	return false
+}
+
+// appError ends Run. Anything else that goes wrong in a worker is mended by the worker.
+type appError struct{ err error }
+
+func (e *appError) Error() string { return e.err.Error() }
+func (e *appError) Unwrap() error { return e.err }
+
+// fatal marks err as one that ends Run.
+func fatal(format string, args ...any) error {
+	return &appError{fmt.Errorf("framework: "+format, args...)}
+}
+
+func isFatal(err error) bool {
+	var a *appError
+	var r *RecordError
+	return errors.As(err, &a) || errors.As(err, &r)
+}

@@ -1,0 +1,126 @@
+package framework
+
+import (
+	"maps"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// topicPartition names a partition.
+type topicPartition struct {
+	topic     string
+	partition int32
+}
+
+// ownership knows which partitions a group member owns, and since when without a break.
+//
+// It is what the last SyncGroup said, never a sum of revoke and assign callbacks: the session swallows callbacks. "Since when"
+// matters as much: a partition that was lost and won back between two looks has been processed by somebody else, and a task that
+// kept its state would write that again. So each continuous stretch of ownership has its number, which a task remembers.
+//
+// It wraps the balancer, because only there every join and every sync passes by.
+type ownership struct {
+	kgo.GroupBalancer
+	// ready is closed when member is set: the client may join before whoever made it has it in hand.
+	ready    chan struct{}
+	memberID func() string
+
+	mu     sync.Mutex
+	member string
+	syncs  uint64
+	since  map[topicPartition]uint64
+	// joining: between the end of one session of the group and the sync that begins the next.
+	joining bool
+}
+
+func newOwnership(b kgo.GroupBalancer) *ownership {
+	return &ownership{GroupBalancer: b, ready: make(chan struct{}), since: make(map[topicPartition]uint64)}
+}
+
+// start says how to ask for the member id. No sync is taken before.
+func (o *ownership) start(memberID func() string) {
+	o.memberID = memberID
+	close(o.ready)
+}
+
+// JoinGroupMetadata passes by before each join. What the client does not claim in it, it has lost.
+func (o *ownership) JoinGroupMetadata(topics []string, claimed map[string][]int32, generation int32) []byte {
+	o.mu.Lock()
+	claims := flatten(claimed)
+	o.joining = true
+	before := len(o.since)
+	maps.DeleteFunc(o.since, func(tp topicPartition, _ uint64) bool { return !claims[tp] })
+	if len(o.since) != before {
+		o.syncs++
+	}
+	o.mu.Unlock()
+	return o.GroupBalancer.JoinGroupMetadata(topics, claimed, generation)
+}
+
+// ParseSyncAssignment passes by after each sync.
+func (o *ownership) ParseSyncAssignment(assignment []byte) (map[string][]int32, error) {
+	assigned, err := o.GroupBalancer.ParseSyncAssignment(assignment)
+	if err != nil {
+		return nil, err
+	}
+	<-o.ready
+	member := o.memberID()
+	owned := flatten(assigned)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.syncs++
+	o.joining = false
+	if member != o.member {
+		// The coordinator had forgotten us, and the client joined anew without telling anybody. Whatever we claimed, others may
+		// have had it in between.
+		clear(o.since)
+		o.member = member
+	}
+	maps.DeleteFunc(o.since, func(tp topicPartition, _ uint64) bool { return !owned[tp] })
+	for tp := range owned {
+		if _, ok := o.since[tp]; !ok {
+			o.since[tp] = o.syncs
+		}
+	}
+	return assigned, nil
+}
+
+// lost says that the membership is gone, and everything with it.
+func (o *ownership) lost() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.syncs++
+	clear(o.since)
+}
+
+// sessionEnds says that a join is about to follow.
+func (o *ownership) sessionEnds() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.joining = true
+}
+
+// isJoining says whether a join is under way or about to be: what is committed now is refused.
+func (o *ownership) isJoining() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.joining
+}
+
+// owned returns the partitions owned now, each with the number of its stretch, and the version that this is.
+func (o *ownership) owned() (map[topicPartition]uint64, uint64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return maps.Clone(o.since), o.syncs
+}
+
+func flatten(byTopic map[string][]int32) map[topicPartition]bool {
+	out := make(map[topicPartition]bool)
+	for topic, partitions := range byTopic {
+		for _, p := range partitions {
+			out[topicPartition{topic, p}] = true
+		}
+	}
+	return out
+}

@@ -1,0 +1,195 @@
+package framework
+
+import (
+	"slices"
+	"time"
+
+	"github.com/headrace/headrace/internal/engine"
+	"github.com/headrace/headrace/internal/graph"
+)
+
+// WorkerState is what a worker is doing.
+type WorkerState string
+
+// The states of a worker.
+const (
+	// Starting: the app looks for its topics, or the worker has no client yet.
+	Starting WorkerState = "starting"
+	// Joining: the group has not given the worker its tasks yet.
+	Joining WorkerState = "joining"
+	// Restoring: some of its tasks are being made; the others run.
+	Restoring WorkerState = "restoring"
+	// Running: all its tasks run. It may have none.
+	Running WorkerState = "running"
+	// Stopped: it has left the group.
+	Stopped WorkerState = "stopped"
+)
+
+// Snapshot is where an app stands: for progress displays, probes and tests. It is a copy; nothing in it changes later.
+//
+// Kafka Streams: metadataForLocalThreads, and its metrics.
+type Snapshot struct {
+	// Workers are the workers of this process.
+	Workers []WorkerStatus
+	// Tasks are the tasks that run in this process, in order of sub-topology and partition.
+	Tasks []TaskStatus
+	// Expected is how many tasks each sub-topology has over all instances, by its id: whether Tasks has all of them can be told.
+	// It is nil until the topics have been looked up.
+	Expected map[int]int
+	// Counters are the sums over the life of the app.
+	Counters Counters
+}
+
+// WorkerStatus is where one worker stands.
+type WorkerStatus struct {
+	ID    int
+	State WorkerState
+	// Since is when it got into that state.
+	Since time.Time
+	// Tasks is how many tasks it has, those being restored included.
+	Tasks int
+	// Err is what it last recovered from, nil if nothing ever went wrong.
+	Err error
+}
+
+// TaskStatus is where one task stands. Event times are in Unix milliseconds, and math.MinInt64 is none yet.
+type TaskStatus struct {
+	// SubTopology and Partition name the task, and ID does as Kafka Streams writes it.
+	SubTopology int
+	Partition   int32
+	ID          string
+	// Worker is the worker that runs it.
+	Worker int
+	// Sources are its input partitions.
+	Sources []SourceStatus
+	// Operators are those that keep event time of their own, upstream before downstream.
+	Operators []OperatorStatus
+}
+
+// SourceStatus is where one input partition stands.
+type SourceStatus struct {
+	Topic     string
+	Partition int32
+	// Offset is the next to process.
+	Offset int64
+	// Queued is how many records have been fetched and wait.
+	Queued int
+	// Watermark is the partition's: no record with a smaller event time is expected.
+	Watermark int64
+}
+
+// OperatorStatus is where one operator that keeps event time stands.
+type OperatorStatus struct {
+	// Name is that of its store, or of its node.
+	Name string
+	// Watermark is the operator's own: the smallest of its inputs'.
+	Watermark int64
+	// Due says that time has made something due that is not yet done: a window to close, a punctuation to fire.
+	Due bool
+}
+
+// Counters are sums over the life of an app. Records counts what was processed in transactions that committed, and what the open
+// ones have processed so far; the others count events.
+type Counters struct {
+	Records int64
+	// Commits and Aborts are transactions by their outcome. An abort that a rebalance asks for and that has nothing in it is none.
+	Commits int64
+	Aborts  int64
+	// ReadBacks is how often the answer to a commit was not a plain yes and the committed offsets were read back to know.
+	ReadBacks int64
+	// ReadBacksCommitted is how many of them found that the transaction had been committed.
+	ReadBacksCommitted int64
+	// TasksBuilt is how often a task was made, after an assignment, an abort or a restart, and TasksLost how often one was taken.
+	TasksBuilt int64
+	TasksLost  int64
+	// RecordsRestored is how many records of changelogs and tables went into stores when tasks were made.
+	RecordsRestored int64
+	// Rebalances is how often the group gave a worker an assignment.
+	Rebalances int64
+	// Fenced is how often another process, or a transaction's timeout, took a worker's transactional id away.
+	Fenced int64
+	// Sessions is how many clients the workers have made.
+	Sessions int64
+	// Dropped is how many records went no further, by reason. Sidelined records are not among them.
+	Dropped map[string]int64
+	// Sidelined is how many late records were written to a sideline topic.
+	Sidelined int64
+}
+
+// tally are counters of one worker. It belongs to the worker's goroutine.
+type tally struct {
+	Counters
+	reasons [graph.NumReasons]int64
+}
+
+// workerSnapshot is what a worker publishes. It is immutable.
+type workerSnapshot struct {
+	status   WorkerStatus
+	tasks    []TaskStatus
+	counters Counters
+	reasons  [graph.NumReasons]int64
+}
+
+// Snapshot returns where the app stands. It is safe for concurrent use, takes no lock that a worker needs, and may be some tens of
+// milliseconds behind while a worker is busy.
+func (a *App) Snapshot() Snapshot {
+	var s Snapshot
+	if lay := a.published.Load(); lay != nil {
+		s.Expected = make(map[int]int, len(lay.subs))
+		for i := range lay.subs {
+			s.Expected[lay.subs[i].sub.ID] = int(lay.subs[i].tasks)
+		}
+	}
+	var reasons [graph.NumReasons]int64
+	for i := range a.states {
+		ws := a.states[i].Load()
+		if ws == nil {
+			s.Workers = append(s.Workers, WorkerStatus{ID: i, State: Starting})
+			continue
+		}
+		s.Workers = append(s.Workers, ws.status)
+		s.Tasks = append(s.Tasks, ws.tasks...)
+		s.Counters.add(&ws.counters)
+		for r, n := range ws.reasons {
+			reasons[r] += n
+		}
+	}
+	slices.SortFunc(s.Tasks, func(x, y TaskStatus) int {
+		return compareTasks(engine.TaskID{SubTopology: x.SubTopology, Partition: x.Partition}, engine.TaskID{SubTopology: y.SubTopology, Partition: y.Partition})
+	})
+	s.Counters.Dropped = make(map[string]int64)
+	for r, n := range reasons {
+		switch reason := graph.Reason(r); {
+		case reason == graph.LateSidelined:
+			s.Counters.Sidelined = n
+		case n > 0:
+			s.Counters.Dropped[reason.String()] = n
+		}
+	}
+	return s
+}
+
+func (c *Counters) add(o *Counters) {
+	c.Records += o.Records
+	c.Commits += o.Commits
+	c.Aborts += o.Aborts
+	c.ReadBacks += o.ReadBacks
+	c.ReadBacksCommitted += o.ReadBacksCommitted
+	c.TasksBuilt += o.TasksBuilt
+	c.TasksLost += o.TasksLost
+	c.RecordsRestored += o.RecordsRestored
+	c.Rebalances += o.Rebalances
+	c.Fenced += o.Fenced
+	c.Sessions += o.Sessions
+}
+
+func taskStatus(worker int, st engine.Status) TaskStatus {
+	out := TaskStatus{SubTopology: st.Task.SubTopology, Partition: st.Task.Partition, ID: st.Task.String(), Worker: worker}
+	for _, s := range st.Sources {
+		out.Sources = append(out.Sources, SourceStatus(s))
+	}
+	for _, o := range st.Operators {
+		out.Operators = append(out.Operators, OperatorStatus(o))
+	}
+	return out
+}

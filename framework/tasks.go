@@ -1,0 +1,401 @@
+package framework
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/headrace/headrace/internal/engine"
+	"github.com/headrace/headrace/internal/wire"
+	"github.com/headrace/headrace/state"
+)
+
+// build is a task being made, by a goroutine of its own: reading positions may have to wait for the last owner's transaction, and
+// restoring takes as long as the changelog is, while the group must not wait for either.
+type build struct {
+	cancel context.CancelFunc
+}
+
+// built is what came of it.
+type built struct {
+	task  *task
+	build *build
+
+	claim    *claim
+	inputs   map[topicPartition]builtInput
+	restored int64
+	err      error
+}
+
+type builtInput struct {
+	offset int64
+	none   bool // no position had been committed; offset is the start of the log
+	commit wire.Commit
+	readTo int64
+}
+
+func (b *built) drop() {
+	if b.claim != nil {
+		b.claim.release()
+	}
+}
+
+// reassign compares the tasks with what the worker owns, and closes and makes tasks accordingly. Then it makes the session usable
+// again if a rebalance has spoilt it.
+func (w *worker) reassign(ctx context.Context) error {
+	s := w.session
+	// The order matters: callbacks first. They wait for the gate, which is shut, so none comes now.
+	callbacks := s.rebalanced.Load()
+	owned, version := s.owns.owned()
+	if version != w.version {
+		w.version = version
+		if w.follow(owned) {
+			w.tally.Rebalances++
+		}
+	}
+	for _, t := range w.running {
+		if t.claim.isRevoked() {
+			w.log.Info("another worker of this process has been given the task", "task", t.id)
+			w.close(t)
+		}
+	}
+	if callbacks == w.rebalanced {
+		return nil
+	}
+	w.rebalanced = callbacks
+	// The session aborts its next transaction, whatever is in it. Give it an empty one.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	if err := w.commits.begin(); err != nil {
+		return err
+	}
+	if err := w.commits.abort(ctx); err != nil {
+		return err
+	}
+	w.reposition() // aborting has taken the client back to the committed positions
+	return nil
+}
+
+// follow makes the tasks be those of the partitions owned. It says whether there was anything to do.
+func (w *worker) follow(owned map[topicPartition]uint64) bool {
+	changed := false
+	for _, id := range w.ids() {
+		t := w.tasks[id]
+		lost := slices.ContainsFunc(t.inputs, func(in *input) bool { return owned[in.topicPartition] != in.stretch })
+		if lost {
+			w.log.Info("task lost", "task", id)
+			w.tally.TasksLost++
+			w.close(t)
+			changed = true
+		}
+	}
+	want := make(map[engine.TaskID]bool)
+	for tp := range owned {
+		if id, ok := w.app.layout.taskOf(tp); ok {
+			want[id] = true
+		}
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(want), compareTasks) {
+		if w.tasks[id] != nil {
+			continue
+		}
+		reads := w.app.layout.inputs(id)
+		if slices.ContainsFunc(reads, func(tp topicPartition) bool { return owned[tp] == 0 }) {
+			continue // it comes whole in the round that follows
+		}
+		w.log.Info("task assigned", "task", id)
+		t := &task{id: id, sub: w.app.layout.sub(id)}
+		for i, topic := range t.sub.sources {
+			tp := topicPartition{topic, id.Partition}
+			if id.Partition < w.app.layout.topics[topic].partitions {
+				t.inputs = append(t.inputs, &input{topicPartition: tp, task: t, source: i, stretch: owned[tp]})
+			}
+		}
+		w.tasks[id] = t
+		w.start(t, 0)
+		changed = true
+	}
+	return changed
+}
+
+// rebuild throws a task's memory away and makes it anew from its store and its committed position. If the store has failed it is
+// closed and opened anew, too.
+func (w *worker) rebuild(t *task, storeFailed bool) {
+	w.unroute(t)
+	if t.claim != nil {
+		if storeFailed {
+			if err := t.claim.discard(); err != nil {
+				w.noteErr("task "+t.id.String(), err)
+			}
+		} else {
+			t.claim.release()
+		}
+		t.claim = nil
+	}
+	var wait time.Duration
+	if storeFailed {
+		wait = backoff(t.failures)
+		t.failures++
+	}
+	w.start(t, wait)
+}
+
+func (w *worker) rebuildAll() {
+	for _, id := range w.ids() {
+		if t := w.tasks[id]; t.build == nil {
+			w.rebuild(t, false)
+		}
+	}
+}
+
+func backoff(failures int) time.Duration {
+	return min(100*time.Millisecond<<min(failures, 10), 5*time.Second)
+}
+
+// unroute takes a task out of the work.
+func (w *worker) unroute(t *task) {
+	if t.run != nil {
+		t.run = nil
+		w.running = slices.DeleteFunc(slices.Clone(w.running), func(o *task) bool { return o == t })
+	}
+	for _, in := range t.inputs {
+		delete(w.routes, in.topicPartition)
+	}
+	if w.undecided != nil || len(w.running) == 0 {
+		w.pendingSince = time.Time{}
+	}
+	t.counted = engine.Status{}
+}
+
+// close forgets a task. What its open transaction had is gone; its state stays where it is, for the next to have it.
+func (w *worker) close(t *task) {
+	w.unroute(t)
+	if t.build != nil {
+		t.build.cancel()
+		t.build = nil
+	}
+	if t.claim != nil {
+		t.claim.release()
+		t.claim = nil
+	}
+	w.resume(t)
+	delete(w.tasks, t.id)
+}
+
+func (w *worker) closeAll() {
+	for _, id := range w.ids() {
+		w.close(w.tasks[id])
+	}
+	w.pendingSince = time.Time{}
+}
+
+// start begins to make a task. Its partitions are not fetched in the meantime.
+func (w *worker) start(t *task, wait time.Duration) {
+	ctx, cancel := context.WithCancel(w.ctx)
+	b := &build{cancel: cancel}
+	t.build = b
+	parts := make([]topicPartition, len(t.inputs))
+	for i, in := range t.inputs {
+		parts[i] = in.topicPartition
+	}
+	w.pause(t)
+	_, generation := w.session.Client().GroupMetadata()
+	w.building.Go(func() {
+		defer cancel()
+		out := &built{task: t, build: b}
+		err := sleep(ctx, wait)
+		for n := 0; err == nil; n++ {
+			if out.err = w.make(ctx, out, t.id, t.sub, parts, generation); out.err == nil || isFatal(out.err) {
+				break
+			}
+			out.drop()
+			out.claim = nil
+			if ctx.Err() == nil {
+				w.log.Warn("task cannot be made yet", "task", t.id, "err", out.err, "attempt", n+1)
+			}
+			err = sleep(ctx, backoff(n))
+		}
+		if out.err == nil {
+			out.err = err
+		}
+		w.mu.Lock()
+		w.inbox = append(w.inbox, out)
+		w.mu.Unlock()
+		w.wake()
+	})
+}
+
+// make does what needs no gate: positions, store, restore. It runs on the goroutine of the build and touches nothing of the worker
+// but what never changes.
+func (w *worker) make(ctx context.Context, out *built, id engine.TaskID, sub *subLayout, parts []topicPartition, generation int32) error {
+	a := w.app
+	position, err := fetchCommitted(ctx, a.client, a.set.AppID, a.layout.topics, parts)
+	if err != nil {
+		return err
+	}
+	starts, err := listOffset(ctx, a.adm, logStart, parts)
+	if err != nil {
+		return err
+	}
+	// The end is read after the positions are stable, so whatever the last owner committed is before it.
+	ends, err := listOffset(ctx, a.adm, stableEnd, parts)
+	if err != nil {
+		return err
+	}
+	out.inputs = make(map[topicPartition]builtInput)
+	for _, tp := range parts {
+		in := builtInput{offset: position[tp].offset, commit: position[tp].commit, readTo: ends[tp]}
+		switch {
+		case in.offset < 0:
+			in.offset, in.none = starts[tp], true
+		case in.offset > ends[tp]:
+			return fatal("the committed position of %s[%d] is %d, behind the topic's end at %d: the topic was deleted and made again; reset the group's offsets for it, and delete the app's internal topics if state depends on it",
+				tp.topic, tp.partition, in.offset, ends[tp])
+		case in.offset < starts[tp]:
+			w.log.Warn("records are gone before they were processed: the topic's retention is too short",
+				"topic", tp.topic, "partition", tp.partition, "position", in.offset, "start", starts[tp])
+			in.offset = starts[tp]
+		}
+		out.inputs[tp] = in
+	}
+	out.claim, err = a.registry.acquire(ctx, id, sub.sub.Stores, w.id, generation, a.wake)
+	if err != nil {
+		return err
+	}
+	if len(sub.sub.Stores) == 0 {
+		return nil
+	}
+	out.restored, err = a.restore(ctx, out.claim.backend, id, sub, out.inputs)
+	return err
+}
+
+// takeBuilt sets tasks that have been made to work.
+func (w *worker) takeBuilt() error {
+	w.mu.Lock()
+	inbox := w.inbox
+	w.inbox = nil
+	w.mu.Unlock()
+	for i, b := range inbox {
+		t := b.task
+		if t.build != b.build || w.tasks[t.id] != t { // lost in the meantime
+			b.drop()
+			continue
+		}
+		t.build = nil
+		if b.err != nil {
+			b.drop()
+			if isFatal(b.err) {
+				for _, rest := range inbox[i+1:] {
+					rest.drop()
+				}
+				return b.err
+			}
+			continue // only when the worker stops
+		}
+		if err := w.launch(t, b); err != nil {
+			b.drop()
+			for _, rest := range inbox[i+1:] {
+				rest.drop()
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// launch makes the engine's task and lets records flow to it.
+func (w *worker) launch(t *task, b *built) error {
+	backend := b.claim.backend
+	if backend == nil { // no stores
+		var err error
+		if backend, err = state.Memory().Open(t.id.String(), nil); err != nil {
+			return fatal("task %s: %w", t.id, err)
+		}
+	}
+	cfg := engine.Config{
+		ID: t.id, Sub: t.sub.sub, Txn: state.NewTxn(backend, t.sub.sub.Stores),
+		Sources: make([]engine.SourceConfig, len(t.sub.sources)),
+		Policy:  w.app.set.policy(), Skipped: w.skipped, Now: time.Now().UnixMilli(),
+	}
+	for i, topic := range t.sub.sources {
+		cfg.Sources[i] = engine.SourceConfig{Topic: topic, Absent: true}
+	}
+	t.fresh = false
+	for i, in := range t.inputs {
+		got := b.inputs[in.topicPartition]
+		cfg.Sources[in.source] = engine.SourceConfig{Topic: in.topic, Offset: got.offset, Clock: got.commit.Source, ReadTo: got.readTo}
+		in.pushed = got.offset
+		in.mark = committed{commit: got.commit}.mark()
+		t.fresh = t.fresh || got.none
+		if in.mark.transactionalID == w.transactionalID() {
+			// This id was used before, by an earlier process of the same name: never use a number twice.
+			w.sequence = max(w.sequence, in.mark.sequence)
+		}
+		if i == 0 {
+			cfg.Operators = got.commit.Operators
+		}
+	}
+	run, err := engine.New(cfg)
+	if err != nil {
+		return fatal("%w", err)
+	}
+	t.run, t.claim = run, b.claim
+	w.running = append(slices.Clone(w.running), t)
+	slices.SortFunc(w.running, func(x, y *task) int { return compareTasks(x.id, y.id) })
+	for _, in := range t.inputs {
+		w.routes[in.topicPartition] = in
+	}
+	w.tally.TasksBuilt++
+	w.tally.RecordsRestored += b.restored
+	w.resume(t)
+	w.position(t)
+	w.idle = false
+	w.log.Info("task runs", "task", t.id, "restored", b.restored)
+	return nil
+}
+
+func (w *worker) skipped(e *engine.RecordError) {
+	w.log.Warn("record skipped", "task", e.Task, "topic", e.Topic, "partition", e.Partition, "offset", e.Offset,
+		"operator", e.Node, "reason", e.Reason.String(), "err", e.Err)
+}
+
+// position tells the client what to deliver next of a task's partitions. Client and queue always join without a gap: what the
+// client delivers again is dropped, and nothing else may be missing.
+func (w *worker) position(tasks ...*task) {
+	set := make(map[string]map[int32]kgo.EpochOffset)
+	for _, t := range tasks {
+		for _, in := range t.inputs {
+			if set[in.topic] == nil {
+				set[in.topic] = make(map[int32]kgo.EpochOffset)
+			}
+			set[in.topic][in.partition] = kgo.EpochOffset{Epoch: -1, Offset: in.pushed}
+		}
+	}
+	w.session.Client().SetOffsets(set)
+}
+
+func (w *worker) reposition() { w.position(w.running...) }
+
+func (w *worker) pause(t *task) {
+	parts := make(map[string][]int32)
+	for _, in := range t.inputs {
+		in.paused = true
+		add(parts, in.topicPartition)
+	}
+	w.session.Client().PauseFetchPartitions(parts)
+}
+
+// resume must come with every end of a task: the client keeps what is paused over rebalances.
+func (w *worker) resume(t *task) {
+	parts := make(map[string][]int32)
+	for _, in := range t.inputs {
+		in.paused = false
+		add(parts, in.topicPartition)
+	}
+	if w.session != nil {
+		w.session.Client().ResumeFetchPartitions(parts)
+	}
+}

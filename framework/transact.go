@@ -1,0 +1,220 @@
+package framework
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/headrace/headrace/internal/graph"
+)
+
+// pending says whether there is anything to commit.
+func (w *worker) pending() bool {
+	for _, t := range w.running {
+		if t.fresh || t.run.Pending() {
+			return true
+		}
+	}
+	return false
+}
+
+// bytesDue says that the open transaction is large enough.
+func (w *worker) bytesDue() bool {
+	bytes := 0
+	for _, t := range w.running {
+		bytes += t.run.PendingBytes()
+	}
+	return bytes >= w.app.set.MaxPendingBytes
+}
+
+// commitIfDue commits when the worker has caught up with its input, though not too often; at the latest after CommitInterval; early
+// when much has gathered or the group waits.
+func (w *worker) commitIfDue(ctx context.Context) error {
+	if !w.pending() {
+		w.pendingSince = time.Time{}
+		return nil
+	}
+	now := time.Now()
+	if w.pendingSince.IsZero() {
+		w.pendingSince = now
+	}
+	switch {
+	case w.session.owns.isJoining():
+		// It would be sent under the old generation, and refused. The group is quick, or it takes the tasks away.
+		return nil
+	case w.idle && now.Sub(w.lastEnd) >= w.app.set.MinCommitInterval:
+	case now.Sub(w.pendingSince) >= w.app.set.CommitInterval:
+	case w.session.blocked.Load():
+	case w.bytesDue():
+	default:
+		return nil
+	}
+	return w.commit(ctx)
+}
+
+// commit makes one transaction of everything that is pending and finds out what became of it. An error means that the session is
+// of no use any more, or the app must end.
+func (w *worker) commit(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	if err := sleep(ctx, w.app.set.TxnGap-time.Since(w.lastEnd)); err != nil {
+		return err
+	}
+	now := time.Now()
+	b := &batch{mark: w.commits.mark()}
+	defer func() { w.pendingSince, w.lastEnd = time.Time{}, time.Now() }()
+	if err := w.commits.begin(); err != nil {
+		return err
+	}
+	for _, t := range w.running {
+		if !t.fresh && !t.run.Pending() {
+			continue
+		}
+		if err := w.writer.write(ctx, w.commits, b, t, now); err != nil {
+			return w.abort(ctx, err)
+		}
+	}
+	if err := w.commits.flush(ctx); err != nil {
+		w.writer.reset(false)
+		return err
+	}
+	if err := b.failure(); err != nil {
+		// The session would commit what did get through.
+		return w.abort(ctx, err)
+	}
+	ok, err := w.commits.commit(ctx, b.offsets)
+	w.writer.reset(err == nil)
+	switch {
+	case err != nil:
+		w.undecided = b
+		return err
+	case ok:
+		w.tally.Commits++
+		w.failures = 0
+		w.apply(b, nil)
+		return nil
+	}
+	return w.inquire(ctx, b)
+}
+
+// abort gives the transaction up because of cause, and makes all tasks anew.
+func (w *worker) abort(ctx context.Context, cause error) error {
+	w.tally.Aborts++
+	if err := w.commits.abort(ctx); err != nil {
+		w.writer.reset(false)
+		return fmt.Errorf("%w, after: %w", err, cause)
+	}
+	w.writer.reset(false)
+	switch classify(cause) {
+	case refused:
+		return &appError{cause}
+	case fenced, broken:
+		return cause
+	}
+	if isFatal(cause) {
+		return cause
+	}
+	w.noteErr("transaction", cause)
+	w.failures++
+	if w.failures >= maxFailures {
+		return fatal("worker %d: %d transactions failed in a row: %w", w.id, w.failures, cause)
+	}
+	w.rebuildAll()
+	return nil
+}
+
+// maxFailures is how many transactions may fail in a row, each with a longer wait before its tasks run again.
+const maxFailures = 20
+
+// inquire finds out what became of a transaction to which the answer was no, or nothing that one can rely on: the client says no
+// also when the broker has committed and then answered with an error.
+func (w *worker) inquire(ctx context.Context, b *batch) error {
+	ctx, cancel := context.WithTimeout(ctx, readBackTimeout)
+	defer cancel()
+	committed, err := w.readBack(ctx, b)
+	if err != nil {
+		if isFatal(err) {
+			return err
+		}
+		// Somebody else's open transaction has our partitions, or the broker does not answer. The tasks find out when they are made.
+		w.noteErr("read back", err)
+		w.tally.Aborts++
+		w.rebuildAll()
+		return nil
+	}
+	if committed {
+		// The end of the transaction has taken the client back.
+		w.failures = 0
+		w.reposition()
+		return nil
+	}
+	w.rebuildAll()
+	return nil
+}
+
+// readBack reads the group's positions of all partitions in the transaction. If it has committed, the tasks take that in; those
+// whose partitions others have are made anew.
+func (w *worker) readBack(ctx context.Context, b *batch) (bool, error) {
+	parts := make([]topicPartition, len(b.offsets))
+	for i := range b.offsets {
+		parts[i] = b.offsets[i].topicPartition
+	}
+	w.tally.ReadBacks++
+	got, err := fetchCommitted(ctx, w.app.client, w.app.set.AppID, w.app.layout.topics, parts)
+	if err != nil {
+		return false, err
+	}
+	verdicts := make(map[topicPartition]verdict, len(parts))
+	done := false
+	for _, tp := range parts {
+		v := others
+		if in := w.routes[tp]; in != nil {
+			v = judge(got[tp], b.mark, in.mark)
+		}
+		verdicts[tp] = v
+		done = done || v == ours
+	}
+	w.log.Info("read back", "transaction", b.mark.sequence, "committed", done)
+	if !done {
+		w.tally.Aborts++
+		return false, nil
+	}
+	w.tally.Commits++
+	w.tally.ReadBacksCommitted++
+	w.apply(b, verdicts)
+	return true, nil
+}
+
+// apply takes in that a transaction has committed: what was an overlay is now state. With verdicts, a task whose partitions are
+// not all ours any more is left out and made anew.
+func (w *worker) apply(b *batch, verdicts map[topicPartition]verdict) {
+	for _, bt := range b.tasks {
+		t := bt.task
+		if t.run == nil {
+			continue
+		}
+		lost := false
+		for _, in := range t.inputs {
+			lost = lost || verdicts[in.topicPartition] != ours
+		}
+		if lost {
+			w.rebuild(t, false)
+			continue
+		}
+		if err := t.run.Committed(bt.positions); err != nil {
+			w.noteErr("task "+t.id.String(), err)
+			w.rebuild(t, true)
+			continue
+		}
+		for _, in := range t.inputs {
+			in.mark = b.mark
+		}
+		t.fresh, t.failures = false, 0
+		st := t.run.Status()
+		w.tally.Records += st.Records - t.counted.Records
+		for r := range graph.NumReasons {
+			w.tally.reasons[r] += st.Counts[r] - t.counted.Counts[r]
+		}
+		t.counted = st
+	}
+}

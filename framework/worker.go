@@ -1,0 +1,555 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/headrace/headrace/internal/engine"
+	"github.com/headrace/headrace/internal/graph"
+)
+
+const (
+	// stepBudget is how many units a task does before the next one's turn.
+	stepBudget = 256
+	// stepSlice is how long tasks are stepped before the group gets a chance.
+	stepSlice = 20 * time.Millisecond
+	// tick is how often tasks are stepped when nothing comes in, for what wall-clock time makes due.
+	tick = 100 * time.Millisecond
+	// pollRecords bounds one poll.
+	pollRecords = 10000
+	// publishEvery is how old what Snapshot shows of a busy worker may be.
+	publishEvery = 25 * time.Millisecond
+	// readBackTimeout bounds reading back while the group waits for us. It is below the rebalance timeout.
+	readBackTimeout = 10 * time.Second
+	// leaveTimeout is how long a client that is to be replaced may take to leave the group.
+	leaveTimeout = 2 * time.Second
+	// maxFenced is how often within fencedWithin a worker may lose its transactional id before it stops.
+	maxFenced    = 3
+	fencedWithin = time.Minute
+)
+
+// worker runs tasks. Everything in it belongs to the goroutine of run, but for inbox and what wake takes.
+//
+// It works between a poll, which takes the gate, and AllowRebalance, which opens it: while the gate is shut the group cannot take
+// a partition away.
+type worker struct {
+	app *App
+	id  int
+	log *slog.Logger
+	ctx context.Context // of run: tasks are made under it
+
+	session  *session
+	commits  committer
+	sequence uint64 // of the transactional id
+	writer   writer
+	fenced   []time.Time
+
+	tasks   map[engine.TaskID]*task
+	running []*task // those that have an engine, in order
+	routes  map[topicPartition]*input
+
+	version    uint64 // of the ownership that tasks are made by
+	rebalanced uint64 // callbacks that have been dealt with
+
+	undecided *batch // the transaction of which it is not known what became
+
+	lastEnd      time.Time // when the last transaction ended
+	pendingSince time.Time // zero if there was nothing to commit
+	idle         bool      // no task has anything to do
+	stuck        bool      // all that is queued waits for something that is not
+	failures     int       // transactions that failed, without one that did not
+
+	state     WorkerState
+	since     time.Time
+	lastErr   error
+	tally     tally
+	published time.Time
+	swept     time.Time
+
+	building sync.WaitGroup
+	mu       sync.Mutex // guards inbox and wakeup
+	inbox    []*built
+	wakeup   context.CancelFunc
+	woken    bool
+}
+
+// task is a task as its worker has it: being made, or running.
+type task struct {
+	id     engine.TaskID
+	sub    *subLayout
+	inputs []*input
+	claim  *claim
+	build  *build       // while it is being made
+	run    *engine.Task // once it runs
+	// fresh: one of its partitions has no committed position yet. The first transaction commits it, whatever happens in it.
+	fresh bool
+	// counted is what of the engine's counters is in the tally: what was committed.
+	counted engine.Status
+	// failures counts stores that failed, without a commit between.
+	failures int
+}
+
+// input is one partition that a task reads.
+type input struct {
+	topicPartition
+	task    *task
+	source  int
+	stretch uint64 // of ownership
+	pushed  int64  // the next offset that the client has to deliver
+	mark    mark   // of the transaction that committed the position
+	paused  bool
+}
+
+func newWorker(a *App, id int) *worker {
+	w := &worker{
+		app: a, id: id, log: a.log.With("worker", id),
+		tasks: make(map[engine.TaskID]*task), routes: make(map[topicPartition]*input),
+		writer: writer{layout: a.layout},
+	}
+	w.setState(Starting)
+	w.publish(time.Now())
+	return w
+}
+
+func (w *worker) transactionalID() string {
+	return fmt.Sprintf("%s-%s-%d", w.app.set.AppID, w.app.instance, w.id)
+}
+
+// run works until ctx is done or something happens that the worker cannot mend.
+func (w *worker) run(ctx context.Context) error {
+	defer w.stop()
+	w.ctx = ctx
+	for ctx.Err() == nil {
+		if w.session == nil {
+			if err := w.open(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		err := w.turn(ctx)
+		switch {
+		case err == nil:
+		case isFatal(err):
+			return err
+		default:
+			if err := w.giveUp(err); err != nil {
+				return err
+			}
+		}
+	}
+	return w.drain()
+}
+
+// open makes the session, however often it takes, and then finds out what became of the last one's transaction.
+func (w *worker) open(ctx context.Context) error {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		s, err := w.connect(ctx)
+		if err == nil {
+			w.session = s
+			w.commits = &exactlyOnce{session: s, id: w.transactionalID(), sequence: &w.sequence}
+			w.tally.Sessions++
+			break
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if classify(err) == refused {
+			return fatal("worker %d: %w", w.id, err)
+		}
+		if isFatal(err) {
+			return err
+		}
+		w.noteErr("connect", err)
+		if err := w.noteFenced(err); err != nil {
+			return err
+		}
+		if sleep(ctx, wait) != nil {
+			return nil
+		}
+	}
+	w.version, w.rebalanced = 0, 0
+	w.setState(Joining)
+	if w.undecided != nil {
+		w.settle(ctx)
+	}
+	w.closeAll()
+	w.publish(time.Now())
+	return nil
+}
+
+// settle finds out what became of the transaction of a session that is gone. The new session has the same transactional id, so the
+// broker has finished it one way or the other. The tasks are given up in any case; if it had committed, their stores have it and
+// need not read it from the changelog again.
+func (w *worker) settle(ctx context.Context) {
+	b := w.undecided
+	w.undecided = nil
+	ctx, cancel := context.WithTimeout(ctx, transactionTimeout+endTimeout)
+	defer cancel()
+	if _, err := w.readBack(ctx, b); err != nil {
+		w.noteErr("read back", err)
+	}
+}
+
+// giveUp replaces the session: the error says that nothing can be done with it any more.
+func (w *worker) giveUp(cause error) error {
+	w.noteErr("replace the session", cause)
+	if err := w.noteFenced(cause); err != nil {
+		return err
+	}
+	w.session.close(leaveTimeout)
+	w.session, w.commits = nil, nil
+	w.writer.reset(false)
+	if w.undecided == nil {
+		w.closeAll()
+	}
+	w.setState(Starting)
+	w.publish(time.Now())
+	return nil
+}
+
+func (w *worker) noteFenced(err error) error {
+	if classify(err) != fenced {
+		return nil
+	}
+	w.tally.Fenced++
+	now := time.Now()
+	w.fenced = slices.DeleteFunc(append(w.fenced, now), func(t time.Time) bool { return now.Sub(t) > fencedWithin })
+	if len(w.fenced) >= maxFenced {
+		return &appError{fmt.Errorf("%w (%s was taken away %d times within a minute): %w", ErrFenced, w.transactionalID(), len(w.fenced), err)}
+	}
+	return nil
+}
+
+// turn is one round: take the gate, look who owns what, take records in, work, commit, open the gate.
+func (w *worker) turn(ctx context.Context) error {
+	fetches := w.poll(ctx)
+	defer w.openGate()
+	if err := w.fetchErrors(fetches); err != nil {
+		return err
+	}
+	if err := w.reassign(ctx); err != nil {
+		return err
+	}
+	w.distribute(fetches)
+	if err := w.takeBuilt(); err != nil {
+		return err
+	}
+	w.flow()
+	if err := w.step(); err != nil {
+		return err
+	}
+	if err := w.commitIfDue(ctx); err != nil {
+		return err
+	}
+	w.publishIfDue()
+	return nil
+}
+
+func (w *worker) openGate() {
+	if w.session != nil {
+		w.session.blocked.Store(false)
+		w.session.AllowRebalance()
+	}
+}
+
+// poll takes the gate, and what has been fetched. It waits only if there is nothing else to do.
+func (w *worker) poll(ctx context.Context) kgo.Fetches {
+	w.mu.Lock()
+	woken := w.woken
+	w.woken = false
+	wait := w.waitTime(time.Now())
+	if woken || ctx.Err() != nil {
+		wait = 0
+	}
+	pollCtx, cancel := context.WithTimeout(ctx, wait)
+	w.wakeup = cancel
+	w.mu.Unlock()
+	defer cancel()
+
+	if wait <= 0 {
+		cancel()
+		if !w.full() {
+			var drain context.Context // a nil context takes what is there, and does not wait
+			if fetches := w.session.PollRecords(drain, pollRecords); len(fetches) > 0 {
+				return fetches
+			}
+		}
+		return w.session.PollRecords(pollCtx, pollRecords) // with a context that is done: only the gate
+	}
+	return w.session.PollRecords(pollCtx, pollRecords)
+}
+
+// waitTime is how long a poll may wait for records.
+func (w *worker) waitTime(now time.Time) time.Duration {
+	if !w.idle && !w.stuck {
+		return 0
+	}
+	wait := tick
+	if !w.pendingSince.IsZero() {
+		wait = min(wait, max(w.app.set.MinCommitInterval, w.app.set.TxnGap)-now.Sub(w.lastEnd))
+		wait = max(wait, time.Millisecond)
+	}
+	return wait
+}
+
+// wake ends a poll that waits. Anybody may call it.
+func (w *worker) wake() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.woken = true
+	if w.wakeup != nil {
+		w.wakeup()
+	}
+}
+
+func (w *worker) fetchErrors(fetches kgo.Fetches) error {
+	var fatalErr error
+	fetches.EachError(func(topic string, partition int32, err error) {
+		var group *kgo.ErrGroupSession
+		switch {
+		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		case errors.As(err, &group):
+			w.noteErr("group", err)
+			if classify(err) == refused && fatalErr == nil {
+				fatalErr = fatal("worker %d: join group %s: %w", w.id, w.app.set.AppID, err)
+			}
+		case classify(err) == refused && fatalErr == nil:
+			fatalErr = fatal("read %s[%d]: %w", topic, partition, err)
+		default:
+			w.noteErr(fmt.Sprintf("read %s[%d]", topic, partition), err)
+		}
+	})
+	return fatalErr
+}
+
+// distribute puts records into the queues of their tasks. Records of a task that is not running are dropped: when it runs, the
+// client is told where to start. What a queue has had already is dropped, too: the client starts anew at the committed position
+// whenever a transaction is aborted.
+func (w *worker) distribute(fetches kgo.Fetches) {
+	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
+		in := w.routes[topicPartition{p.Topic, p.Partition}]
+		if in == nil || in.task.run == nil {
+			return
+		}
+		for _, r := range p.Records {
+			if r.Offset < in.pushed {
+				continue
+			}
+			in.pushed = r.Offset + 1
+			in.task.run.Push(in.source, raw(r))
+			w.idle = false
+		}
+	})
+}
+
+func raw(r *kgo.Record) graph.Raw {
+	out := graph.Raw{
+		Topic: r.Topic, Partition: r.Partition, Offset: r.Offset,
+		Key: r.Key, Value: r.Value, Time: r.Timestamp.UnixMilli(), Control: r.Attrs.IsControl(),
+	}
+	if len(r.Headers) > 0 && !out.Control {
+		out.Headers = make([]graph.Header, len(r.Headers))
+		for i, h := range r.Headers {
+			out.Headers[i] = graph.Header{Key: h.Key, Value: h.Value}
+		}
+	}
+	return out
+}
+
+func (w *worker) queued() int {
+	total := 0
+	for _, t := range w.running {
+		for _, in := range t.inputs {
+			_, bytes := t.run.Queued(in.source)
+			total += bytes
+		}
+	}
+	return total
+}
+
+// full says that no more should be fetched. If all that is queued waits for a partition that has nothing queued, more must be.
+func (w *worker) full() bool { return !w.stuck && w.queued() >= w.app.set.MaxQueuedBytes }
+
+// flow pauses the partitions that have more than their share queued, when fetching has to go on for the sake of others. Pausing
+// makes the client throw away what it has fetched, so otherwise it is simply not polled.
+func (w *worker) flow() {
+	if len(w.routes) == 0 {
+		return
+	}
+	share := w.app.set.MaxQueuedBytes / len(w.routes)
+	var pause, resume map[string][]int32
+	for _, t := range w.running {
+		for _, in := range t.inputs {
+			_, bytes := t.run.Queued(in.source)
+			switch {
+			case !in.paused && w.stuck && bytes >= share:
+				in.paused, pause = true, add(pause, in.topicPartition)
+			case in.paused && bytes <= share/2:
+				in.paused, resume = false, add(resume, in.topicPartition)
+			}
+		}
+	}
+	if pause != nil {
+		w.session.Client().PauseFetchPartitions(pause)
+	}
+	if resume != nil {
+		w.session.Client().ResumeFetchPartitions(resume)
+		w.reposition()
+	}
+}
+
+func add(m map[string][]int32, tp topicPartition) map[string][]int32 {
+	if m == nil {
+		m = make(map[string][]int32)
+	}
+	m[tp.topic] = append(m[tp.topic], tp.partition)
+	return m
+}
+
+// step lets the tasks work, in turn, until there is nothing to do, a commit is due, the group wants something, or it took too long.
+func (w *worker) step() error {
+	start := time.Now()
+	w.idle = true
+	units := 0
+	for now := start; ; now = time.Now() {
+		more := false
+		for _, t := range slices.Clone(w.running) {
+			p, err := t.run.Step(now.UnixMilli(), stepBudget)
+			if err != nil {
+				if err := w.taskFailed(t, err); err != nil {
+					return err
+				}
+				continue
+			}
+			more = more || p.More
+			units += p.Units
+		}
+		w.idle = !more
+		if !more || now.Sub(start) >= stepSlice || w.session.blocked.Load() || w.bytesDue() {
+			break
+		}
+	}
+	w.stuck = w.idle && units == 0 && w.queued() > 0
+	return nil
+}
+
+// taskFailed decides on an error of Step: a record that cannot be processed ends the app, a store that fails only its task.
+func (w *worker) taskFailed(t *task, err error) error {
+	var rec *engine.RecordError
+	if errors.As(err, &rec) {
+		return recordError(rec)
+	}
+	w.noteErr("task "+t.id.String(), err)
+	w.rebuild(t, true)
+	return nil
+}
+
+func (w *worker) noteErr(what string, err error) {
+	w.lastErr = err
+	w.log.Warn("recovering", "from", what, "err", err)
+}
+
+func (w *worker) setState(s WorkerState) {
+	if w.state != s {
+		w.state, w.since = s, time.Now()
+		w.log.Debug("worker state", "state", s)
+	}
+}
+
+func (w *worker) publishIfDue() {
+	now := time.Now()
+	if w.idle || now.Sub(w.published) >= publishEvery {
+		w.publish(now)
+	}
+	if w.id == 0 && now.Sub(w.swept) >= idleState/4 {
+		w.swept = now
+		if err := w.app.registry.sweep(now); err != nil {
+			w.noteErr("close idle state", err)
+		}
+	}
+}
+
+func (w *worker) publish(now time.Time) {
+	w.published = now
+	if w.session != nil && w.state != Stopped {
+		switch {
+		case w.version == 0:
+			w.setState(Joining)
+		case len(w.running) < len(w.tasks):
+			w.setState(Restoring)
+		default:
+			w.setState(Running)
+		}
+	}
+	ws := &workerSnapshot{
+		status:   WorkerStatus{ID: w.id, State: w.state, Since: w.since, Tasks: len(w.tasks), Err: w.lastErr},
+		counters: w.tally.Counters, reasons: w.tally.reasons,
+	}
+	for _, t := range w.running {
+		st := t.run.Status()
+		ws.tasks = append(ws.tasks, taskStatus(w.id, st))
+		ws.counters.Records += st.Records - t.counted.Records
+		for r := range st.Counts {
+			ws.reasons[r] += st.Counts[r] - t.counted.Counts[r]
+		}
+	}
+	w.app.states[w.id].Store(ws)
+}
+
+// drain commits what has been processed, and leaves. What had not been processed is whoever's comes next.
+func (w *worker) drain() error {
+	if w.session == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
+	defer cancel()
+	done, stop := context.WithCancel(ctx)
+	stop()
+	w.session.PollRecords(done, 1) // the gate
+	if err := w.reassign(done); err != nil {
+		w.noteErr("last commit", err)
+		return nil
+	}
+	if w.pending() && !w.session.owns.isJoining() {
+		err := w.commit(ctx)
+		if isFatal(err) {
+			return err
+		}
+		if err != nil {
+			w.noteErr("last commit", err)
+		}
+	}
+	return nil
+}
+
+// stop lets everything go, in any state.
+func (w *worker) stop() {
+	w.closeAll()
+	w.building.Wait()
+	w.mu.Lock()
+	inbox := w.inbox
+	w.inbox = nil
+	w.mu.Unlock()
+	for _, b := range inbox {
+		b.drop()
+	}
+	if w.session != nil {
+		w.session.close(drainTimeout)
+		w.session = nil
+	}
+	w.setState(Stopped)
+	w.publish(time.Now())
+}
+
+// ids returns the tasks in order.
+func (w *worker) ids() []engine.TaskID {
+	return slices.SortedFunc(maps.Keys(w.tasks), compareTasks)
+}

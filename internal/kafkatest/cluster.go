@@ -1,0 +1,173 @@
+// Package kafkatest helps tests that talk to an embedded broker: a cluster on a network in memory, as a synctest bubble needs it,
+// connections that fail on request, and readers of what has been committed.
+package kafkatest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Cluster is a broker in memory.
+type Cluster struct {
+	*kfake.Cluster
+	network kfake.VirtualNetwork
+}
+
+// Start starts a cluster of one broker. It is closed when the test ends, inside a bubble before the bubble does.
+func Start(t testing.TB, opts ...kfake.Opt) *Cluster {
+	t.Helper()
+	c := &Cluster{}
+	k, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(c.network.Listen)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Cluster = k
+	t.Cleanup(k.Close)
+	return c
+}
+
+// Options are what a client needs to reach the cluster, but for the brokers.
+func (c *Cluster) Options() []kgo.Opt { return []kgo.Opt{kgo.Dialer(c.network.DialContext)} }
+
+// Through are the options of a client whose connections pass through wire.
+func (c *Cluster) Through(wire *Wire) []kgo.Opt {
+	return []kgo.Opt{kgo.Dialer(wire.dialer(c.network.DialContext))}
+}
+
+// Client makes a client. It is closed when the test ends.
+func (c *Cluster) Client(t testing.TB, opts ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	cl, err := kgo.NewClient(append(append(c.Options(), kgo.SeedBrokers(c.ListenAddrs()...), kgo.DisableClientMetrics()), opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cl.Close)
+	return cl
+}
+
+// Produce writes records to the partitions that they name.
+func (c *Cluster) Produce(t testing.TB, records ...*kgo.Record) {
+	t.Helper()
+	cl, err := kgo.NewClient(append(c.Options(), kgo.SeedBrokers(c.ListenAddrs()...), kgo.DisableClientMetrics(), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	if err := cl.ProduceSync(context.Background(), records...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ReadCommitted returns all committed records of the topics, partition by partition in the order of offsets, up to where open
+// transactions begin.
+func (c *Cluster) ReadCommitted(t testing.TB, topics ...string) []*kgo.Record {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cl, err := kgo.NewClient(append(c.Options(), kgo.SeedBrokers(c.ListenAddrs()...), kgo.DisableClientMetrics(),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(), kgo.FetchMaxWait(50*time.Millisecond))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	adm := kadm.NewClient(cl)
+	starts, err := adm.ListStartOffsets(ctx, topics...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends, err := adm.ListCommittedOffsets(ctx, topics...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := make(map[string]map[int32]int64)
+	from := make(map[string]map[int32]kgo.Offset)
+	n := 0
+	ends.Each(func(end kadm.ListedOffset) {
+		if end.Err != nil {
+			t.Fatalf("offsets of %s[%d]: %v", end.Topic, end.Partition, end.Err)
+		}
+		start, _ := starts.Lookup(end.Topic, end.Partition)
+		if start.Offset >= end.Offset {
+			return
+		}
+		if from[end.Topic] == nil {
+			left[end.Topic], from[end.Topic] = make(map[int32]int64), make(map[int32]kgo.Offset)
+		}
+		left[end.Topic][end.Partition] = end.Offset
+		from[end.Topic][end.Partition] = kgo.NewOffset().At(start.Offset)
+		n++
+	})
+	cl.AddConsumePartitions(from)
+	var out []*kgo.Record
+	for n > 0 {
+		fetches := cl.PollFetches(ctx)
+		if err := fetches.Err0(); err != nil {
+			t.Fatalf("read %v: %v; still to read: %v", topics, err, left)
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			end, open := left[r.Topic][r.Partition]
+			if !open {
+				return
+			}
+			if r.Offset < end && !r.Attrs.IsControl() {
+				out = append(out, r)
+			}
+			if r.Offset+1 >= end {
+				delete(left[r.Topic], r.Partition)
+				n--
+			}
+		})
+	}
+	slices.SortStableFunc(out, func(a, b *kgo.Record) int {
+		if a.Topic != b.Topic {
+			return slices.Compare([]string{a.Topic}, []string{b.Topic})
+		}
+		if a.Partition != b.Partition {
+			return int(a.Partition) - int(b.Partition)
+		}
+		return int(a.Offset - b.Offset)
+	})
+	return out
+}
+
+// Fold returns the last value of each key, without the keys whose last value is null: what a store restored from a changelog holds.
+func Fold(records []*kgo.Record) map[string]string {
+	out := make(map[string]string)
+	for _, r := range records {
+		if r.Value == nil {
+			delete(out, string(r.Key))
+			continue
+		}
+		out[string(r.Key)] = string(r.Value)
+	}
+	return out
+}
+
+// Committed returns the group's committed offsets as topic[partition] → offset. It does not wait for open transactions.
+func (c *Cluster) Committed(t testing.TB, group string) map[string]int64 {
+	t.Helper()
+	cl, err := kgo.NewClient(append(c.Options(), kgo.SeedBrokers(c.ListenAddrs()...), kgo.DisableClientMetrics())...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	offsets, err := kadm.NewClient(cl).FetchOffsets(context.Background(), group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make(map[string]int64)
+	for topic, partitions := range maps.All(offsets) {
+		for p, o := range partitions {
+			out[fmt.Sprintf("%s[%d]", topic, p)] = o.At
+		}
+	}
+	return out
+}

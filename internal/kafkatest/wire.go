@@ -1,0 +1,120 @@
+package kafkatest
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"sync"
+)
+
+// Wire stands between a client and the brokers, sees every request and response, and may hold, forge or cut them. Its hooks are
+// called from the client's goroutines, concurrently; each may be nil. Set them before the client is made.
+type Wire struct {
+	// Request sees a request before it goes out, and may wait. With false the connection is cut instead of sending it.
+	Request func(Frame) bool
+	// Response sees a response before the client does, and may wait or change it. With false the connection is cut instead, so
+	// that the client never learns the answer.
+	Response func(Frame) bool
+}
+
+// Frame is a request or a response without its length.
+type Frame struct {
+	Key     int16
+	Version int16
+	Bytes   []byte
+}
+
+// SetError forges the error code of an EndTxn response.
+func (f Frame) SetError(code int16) {
+	at := 4 + 4 // correlation id and throttle
+	if f.Version >= 3 {
+		at++ // tags of the header
+	}
+	binary.BigEndian.PutUint16(f.Bytes[at:], uint16(code))
+}
+
+func (w *Wire) dialer(dial func(context.Context, string, string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &conn{Conn: c, wire: w, asked: make(map[uint32]Frame)}, nil
+	}
+}
+
+// conn takes the bytes apart into frames.
+type conn struct {
+	net.Conn
+	wire *Wire
+
+	mu    sync.Mutex
+	asked map[uint32]Frame
+
+	out []byte // of a request that is not yet whole
+	in  []byte // of a response that the client has not yet read
+}
+
+func (c *conn) Write(p []byte) (int, error) {
+	c.out = append(c.out, p...)
+	for len(c.out) >= 4 {
+		n := 4 + int(binary.BigEndian.Uint32(c.out))
+		if len(c.out) < n {
+			break
+		}
+		frame := c.out[:n]
+		c.out = c.out[n:]
+		f := Frame{
+			Key:     int16(binary.BigEndian.Uint16(frame[4:])),
+			Version: int16(binary.BigEndian.Uint16(frame[6:])),
+			Bytes:   frame[4:],
+		}
+		c.mu.Lock()
+		c.asked[binary.BigEndian.Uint32(frame[8:])] = Frame{Key: f.Key, Version: f.Version}
+		c.mu.Unlock()
+		if c.wire.Request != nil && !c.wire.Request(f) {
+			c.Close()
+			return 0, net.ErrClosed
+		}
+		if _, err := c.Conn.Write(frame); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}
+
+func (c *conn) Read(p []byte) (int, error) {
+	if len(c.in) == 0 {
+		if err := c.next(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, c.in)
+	c.in = c.in[n:]
+	return n, nil
+}
+
+func (c *conn) next() error {
+	var size [4]byte
+	if _, err := io.ReadFull(c.Conn, size[:]); err != nil {
+		return err
+	}
+	frame := make([]byte, 4+binary.BigEndian.Uint32(size[:]))
+	copy(frame, size[:])
+	if _, err := io.ReadFull(c.Conn, frame[4:]); err != nil {
+		return err
+	}
+	id := binary.BigEndian.Uint32(frame[4:])
+	c.mu.Lock()
+	f := c.asked[id]
+	delete(c.asked, id)
+	c.mu.Unlock()
+	f.Bytes = frame[4:]
+	if c.wire.Response != nil && !c.wire.Response(f) {
+		c.Close()
+		return io.EOF
+	}
+	c.in = frame
+	return nil
+}
