@@ -223,14 +223,14 @@ func TestAnOldClaimDoesNotCount(t *testing.T) {
 	partitions := map[string]int32{"orders": 4, "payments": 4, "counts": 0}
 	a, b := newFake("a", 0), newFake("b", 0)
 	a.owned, a.gen = map[string][]int32{"orders": {0, 1, 2, 3}, "payments": {0, 1, 2, 3}}, 3
-	b.owned, b.gen = map[string][]int32{"orders": {2, 3}, "payments": {2, 3}}, 5
+	b.owned, b.gen = map[string][]int32{"orders": {0, 1}, "payments": {0, 1}}, 5
 	told, err := round([]*fakeMember{a, b}, partitions)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]map[string][]int32{
-		"a-0": {"orders": {0, 1}, "payments": {0, 1}},
-		"b-0": {"orders": {2, 3}, "payments": {2, 3}},
+		"a-0": {"orders": {2, 3}, "payments": {2, 3}},
+		"b-0": {"orders": {0, 1}, "payments": {0, 1}},
 	}
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Error(diff)
