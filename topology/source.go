@@ -85,8 +85,8 @@ type Table[K, V any] struct {
 
 // TableFrom reads a topic as a table kept in the store of that name. The last value of a key wins, whatever its event time; a null
 // value deletes; a null key is dropped and counted. The topic is the store's changelog: it should be compacted, and nothing is
-// written beside it. Before a task's streams start, the topic is read to the end that it had when the task was assigned.
-// Kafka Streams: StreamsBuilder.table.
+// written beside it; the times in the store are the broker's timestamps. Before a task's streams start, the topic is read to the
+// end that it had when the task was assigned. Kafka Streams: StreamsBuilder.table.
 func TableFrom[K, V any](b *Builder, store string, t TopicOf[K, V]) Table[K, V] {
 	t.check(b)
 	n := &node[K, V]{b: b, m: b.node(graph.SourceNode, "KTABLE-SOURCE-"), key: t.key}
@@ -123,7 +123,8 @@ func (e *tableEntry[K, V]) Record() error {
 			return err
 		}
 	default:
-		e.buf = state.AppendValue(e.buf[:0], r.Time, r.raw.Value)
+		// The broker's timestamp, not the event time: a store restored from the topic must be the same, and restoring decodes nothing.
+		e.buf = state.AppendValue(e.buf[:0], r.raw.Time, r.raw.Value)
 		if err := e.store.Put(r.raw.Key, e.buf); err != nil {
 			return err
 		}
