@@ -64,8 +64,12 @@ func aggregate[K, V, A any](g Grouped[K, V], kind, name string, s serde.Serde[A]
 	if g.window != nil {
 		spec.Kind, spec.Retention = state.WindowKind, g.window.retention()
 	}
+	before := len(b.errs)
 	def := b.store(m, spec)
 	if g.window != nil {
+		if len(b.errs) == before { // otherwise the store's error says it
+			b.clock("windowed store", name)
+		}
 		g.window.connect(def)
 	}
 	n := &node[K, A]{b: b, m: m, key: g.key}

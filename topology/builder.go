@@ -20,12 +20,14 @@ type Builder struct {
 	stores  []*storeDef
 	errs    []error
 	names   map[string]string // store and repartition names, with where they were given
+	clocks  map[string]string // names under which event time is kept, with where
 	topics  map[string]string // topics read, with where
+	built   string            // where Build was called
 }
 
 // NewBuilder returns an empty builder.
 func NewBuilder() *Builder {
-	return &Builder{names: map[string]string{}, topics: map[string]string{}}
+	return &Builder{names: map[string]string{}, clocks: map[string]string{}, topics: map[string]string{}}
 }
 
 // meta is the untyped side of an operator.
@@ -126,6 +128,15 @@ func (b *Builder) claim(what, name string) {
 	b.names[name] = here()
 }
 
+// clock reserves the name under which an operator's event time is checkpointed.
+func (b *Builder) clock(what, name string) {
+	if at, taken := b.clocks[name]; taken {
+		b.fail("%s %q: the name is taken at %s; what an operator knows of time is kept under its name", what, name, at)
+		return
+	}
+	b.clocks[name] = here()
+}
+
 // checkName holds a name to what Kafka accepts in a topic's name.
 func checkName(name string) error {
 	if name == "" || name == "." || name == ".." {
@@ -143,7 +154,7 @@ func checkName(name string) error {
 }
 
 func (b *Builder) source(m *meta, src graph.Source) *sourceDef {
-	if err := checkName(src.Topic); err != nil {
+	if err := checkName(src.Topic); err != nil && !src.Repartition { // claim has checked those
 		b.fail("topic %q: %w", src.Topic, err)
 	}
 	key := src.Topic
@@ -162,7 +173,7 @@ func (b *Builder) source(m *meta, src graph.Source) *sourceDef {
 }
 
 func (b *Builder) sink(m *meta, s graph.Sink) *sinkDef {
-	if err := checkName(s.Topic); err != nil {
+	if err := checkName(s.Topic); err != nil && !s.Repartition { // claim has checked those
 		b.fail("topic %q: %w", s.Topic, err)
 	}
 	m.topic = s.Topic
@@ -180,8 +191,13 @@ func (b *Builder) store(m *meta, spec state.Spec) *storeDef {
 	return def
 }
 
-// Build checks the topology and compiles it. It reports all mistakes at once, each with the place in the caller's code.
+// Build checks the topology and compiles it. It reports all mistakes at once, each with the place in the caller's code. It can be
+// called once, after the last operator was added.
 func (b *Builder) Build() (*Topology, error) {
+	if b.built != "" {
+		return nil, fmt.Errorf("topology: Build was called at %s already; a Builder builds one topology", b.built)
+	}
+	b.built = here()
 	if len(b.sources) == 0 {
 		b.errs = append(b.errs, errors.New("the topology has no source; start with From or TableFrom"))
 	}
@@ -281,7 +297,11 @@ func (b *Builder) compile(id int, nodes []*meta) *graph.SubTopology {
 			}
 		}
 	}
+	size := len(b.nodes)
 	sub.New = func(rt graph.Runtime) (*graph.Instance, error) {
+		if len(b.nodes) != size {
+			return nil, fmt.Errorf("topology: operators were added after Build, which was called at %s; add them before", b.built)
+		}
 		in := &instance{rt: rt, made: map[any]any{}}
 		out := &graph.Instance{}
 		for _, s := range sources {
@@ -324,3 +344,6 @@ func upstream(m *meta, sources []*sourceDef) []int {
 	}
 	return set
 }
+
+// Fingerprint tells topologies apart: the members of one group must run the same.
+func (t *Topology) Fingerprint() uint64 { return t.plan.Fingerprint }

@@ -30,7 +30,7 @@ type Processor[K, V, K2, V2 any] interface {
 type StoreSpec interface{ Spec() state.Spec }
 
 // Process runs a processor of one's own. newP is called once for each task. The stores that it uses are named here, and opened in
-// Init; a store belongs to the Process that names it first, and others may share it. With stores it needs the stream's key, as
+// Init; a store belongs to the operator that names it first, and others may share it; that of a TableFrom they can only read. With stores it needs the stream's key, as
 // every keyed operator, and null keys are dropped and counted; without, any record passes. Null values arrive, if the stream keeps
 // them. Behind it the stream has no key to work by: see GroupBy. Kafka Streams: KStream.process.
 func Process[P Processor[K, V, K2, V2], K, V, K2, V2 any](s Stream[K, V], name string, newP func() P, stores ...StoreSpec) Stream[K2, V2] {
@@ -38,10 +38,7 @@ func Process[P Processor[K, V, K2, V2], K, V, K2, V2 any](s Stream[K, V], name s
 	if err := checkName(name); err != nil {
 		b.fail("Process %q: %w", name, err)
 	}
-	if at, taken := b.names["processor "+name]; taken {
-		b.fail("Process %q: the name is taken at %s; what a processor knows of time is kept under its name", name, at)
-	}
-	b.names["processor "+name] = here()
+	b.clock("Process", name)
 	if len(stores) > 0 && s.n.key == nil {
 		b.fail("Process %q: the key may have been changed by %s, so records of one key may be on several partitions, and its stores too; use GroupBy(…).Stream() or Repartition first", name, s.n.changed)
 	}
@@ -61,6 +58,10 @@ func Process[P Processor[K, V, K2, V2], K, V, K2, V2 any](s Stream[K, V], name s
 		emit := func(r Record[K2, V2]) error {
 			if t.failed != nil {
 				return t.failed
+			}
+			if t.init {
+				t.failed = errInit
+				return errInit
 			}
 			t.failed = errPanic // stays if one passes through here
 			if t.failed = out.push(r); t.failed == nil {
@@ -138,7 +139,10 @@ const never = math.MaxInt64
 
 var errPanic = errors.New("topology: an operator behind this one panicked while it emitted, and it recovered; let the panic pass")
 
-var errNotInit = errors.New("topology: punctuations are scheduled and stores are opened in Init only")
+var (
+	errNotInit = errors.New("topology: punctuations are scheduled and stores are opened in Init only")
+	errInit    = errors.New("nothing can be emitted in Init, which runs again whenever the task is made")
+)
 
 // OpenStore lets typed handles open on a task: seen.Open(t). It works in Init, for the stores named in Process.
 func (t *Task) OpenStore(name string, kind state.Kind) (state.Store, error) {
@@ -146,12 +150,26 @@ func (t *Task) OpenStore(name string, kind state.Kind) (state.Store, error) {
 		return nil, errNotInit
 	}
 	for _, def := range t.m.stores {
-		if def.spec.Name == name {
-			return t.rt.OpenStore(name, kind)
+		if def.spec.Name != name {
+			continue
 		}
+		st, err := t.rt.OpenStore(name, kind)
+		if topic := def.spec.SourceTopic; topic != "" && err == nil {
+			st = tableStore{st, fmt.Errorf("topology: store %q is the table of topic %s and is restored from there, so only records of the topic change it", name, topic)}
+		}
+		return st, err
 	}
 	return nil, fmt.Errorf("topology: store %q is not among those of processor %s; name it in Process", name, t.m.name)
 }
+
+// tableStore is the store of a table as a processor sees it. What it wrote would be in no changelog.
+type tableStore struct {
+	state.Store
+	readOnly error
+}
+
+func (s tableStore) Put(_, _ []byte) error { return s.readOnly }
+func (s tableStore) Delete([]byte) error   { return s.readOnly }
 
 // Partition returns the task's partition.
 func (t *Task) Partition() int32 { return t.rt.Partition() }

@@ -1,11 +1,13 @@
 package topology_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/headrace/headrace/state"
 	"github.com/headrace/headrace/topology"
 	"github.com/headrace/headrace/topology/topologytest"
 )
@@ -53,6 +55,50 @@ func TestTableWithEventTimeSurvivesACrash(tt *testing.T) {
 	sc.d.Crash()
 	sc.in("s a:x@1", "a:x+1@1")
 	sc.in("s b:x@1")
+}
+
+// meddler writes into a store that is not its own.
+type meddler struct {
+	store state.KeyValue[string, string]
+	view  *state.KeyValueView[string, string]
+}
+
+func (p *meddler) Init(t *topology.Task, _ topology.Emitter[string, string]) (err error) {
+	p.view, err = p.store.Open(t)
+	return err
+}
+
+func (p *meddler) Process(r topology.Record[string, string], out topology.Emitter[string, string]) error {
+	v, ok, err := p.view.Get(r.Key)
+	if err != nil || !ok {
+		return err
+	}
+	if r.Value == "delete" {
+		return p.view.Delete(r.Key)
+	}
+	if r.Value == "put" {
+		return p.view.Put(r.Key, "mine")
+	}
+	r.Value += "+" + v
+	return out(r)
+}
+
+// A processor reads a table. What it wrote there would be in no changelog, and be lost with the task.
+func TestProcessReadsATable(tt *testing.T) {
+	tt.Parallel()
+	table := state.KeyValueOf("table", str, str)
+	for _, how := range []string{"put", "delete"} {
+		sc := run(tt, outStrings, func(b *topology.Builder) {
+			topology.TableFrom(b, "table", t)
+			topology.Process(topology.From(b, s), "meddler", func() *meddler { return &meddler{store: table} }, table).To(outStrings)
+		})
+		sc.in("t a:T@1")
+		sc.in("s a:x@2", "a:x+T@2")
+		err := sc.d.Try(func() { sc.pipe("s a:" + how + "@3") })
+		if err == nil || !strings.Contains(err.Error(), `store "table" is the table of topic t and is restored from there`) {
+			tt.Errorf("%s: got %v", how, err)
+		}
+	}
 }
 
 // Streams and tables that meet must have the same number of partitions; what does not meet need not.

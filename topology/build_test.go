@@ -1,0 +1,244 @@
+package topology_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/headrace/headrace/state"
+	"github.com/headrace/headrace/topology"
+	"github.com/headrace/headrace/topology/topologytest"
+	"github.com/headrace/headrace/window"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// mistakes makes every mistake that Build finds. A comment says what the error of its line has to say.
+func mistakes(b *topology.Builder) {
+	st := topology.From(b, s)
+	upper := topology.Map(st, func(k, v string) (string, string) { return k, v })
+	flat := topology.FlatMap(st, func(r topology.Record[string, string], emit func(string, string) error) error {
+		return emit(r.Key, r.Value)
+	})
+	echoed := topology.Process(st, "echo", func() echo { return echo{} })
+	table := topology.TableFrom(b, "table", t)
+	join := func(a, _ string) string { return a }
+
+	// Keys.
+	upper.GroupByKey()                                                                                            // MISTAKE GroupByKey: the key may have been changed by Map at .*build_test.go:\d+,.* use GroupBy or Repartition
+	flat.GroupByKey()                                                                                             // MISTAKE changed by FlatMap at
+	echoed.GroupByKey()                                                                                           // MISTAKE changed by Process at
+	upper.Filter(func(_, _ string) bool { return true }).GroupByKey()                                             // MISTAKE changed by Map at
+	st.Merge(upper).GroupByKey()                                                                                  // MISTAKE changed by Map at
+	topology.JoinTable(upper, table, join)                                                                        // MISTAKE JoinTable: the stream's key may have been changed by Map at
+	topology.Process(upper, "keyed", func() echo { return echo{"keyed"} }, state.KeyValueOf("keyed", str, str))   // MISTAKE Process "keyed": the key may have been changed by Map at
+	topology.Repartition(upper, "fine", 0, str, str).GroupByKey()                                                 // this is the way
+	topology.Process(st, "echo", func() echo { return echo{} })                                                   // MISTAKE Process "echo": the name is taken at .*build_test.go:\d+
+	topology.Process(st, "kinds", func() echo { return echo{} }, state.WindowsOf("table", str, str, time.Second)) // MISTAKE store "table": used as a window store here, and as a key-value store
+
+	topology.Count(topology.Windowed(st.GroupByKey(), window.Tumbling(1), window.Drop()), "echo") // MISTAKE size is 1ns // MISTAKE windowed store "echo": the name is taken at .*build_test.go:\d+; what an operator knows of time
+
+	// Names.
+	topology.Count(st.GroupByKey(), "table")                 // MISTAKE store "table": the name is taken at .*build_test.go:\d+
+	topology.Count(st.GroupByKey(), "")                      // MISTAKE store "": not a name
+	topology.Count(st.GroupByKey(), "per key")               // MISTAKE store "per key": character ' '
+	topology.Count(st.GroupByKey(), "..")                    // MISTAKE store "..": not a name
+	topology.Count(st.GroupByKey(), longName)                // MISTAKE 201 characters are too many
+	topology.Repartition(st, "a/b", 0, str, str)             // MISTAKE repartition topic "a/b": character '/'
+	topology.Repartition(st, "table", 0, str, str)           // MISTAKE repartition topic "table": the name is taken at
+	topology.Process(st, "ü", func() echo { return echo{} }) // MISTAKE Process "ü": character 'ü'
+	st.To(topology.Topic("no topic", str, str))              // MISTAKE topic "no topic": character ' '
+	topology.From(b, s)                                      // MISTAKE topic s is read at .*build_test.go:\d+ already
+	topology.TableFrom(b, "again", t)                        // MISTAKE topic t is read at .*build_test.go:\d+ already
+	topology.From(b, topology.Topic("", str, str))           // MISTAKE topic "": not a name
+
+	// Windows.
+	g := st.GroupByKey()
+	w := topology.Windowed(g, window.Tumbling(time.Minute), window.Drop())
+	topology.Count(g, "no-window", topology.EmitOnClose())                        // MISTAKE EmitOnClose on store "no-window": there is no window
+	topology.Windowed(g, window.Tumbling(0), window.Drop())                       // MISTAKE size is 0s
+	topology.Windowed(g, window.Hopping(time.Second, time.Minute), window.Drop()) // MISTAKE would leave gaps
+	topology.Windowed(g, window.Tumbling(time.Minute), window.Late{})             // MISTAKE no late policy
+	topology.Windowed(g, window.Tumbling(time.Minute), window.Sideline(""))       // MISTAKE Sideline: the topic has no name
+	topology.Windowed(w, window.Tumbling(time.Minute), window.Drop())             // MISTAKE the group is windowed already
+	w.Stream()                                                                    // MISTAKE a windowed group is no stream
+	aside := window.Sideline("aside")
+	behind := topology.Windowed(topology.Repartition(flat, "fine2", 0, str, str).GroupByKey(), window.Tumbling(time.Minute), aside)
+	topology.Count(behind, "fine3")                                                                 // a record of a repartition topic can be set aside
+	topology.Count(topology.Windowed(flat.GroupByKey(), window.Tumbling(time.Minute), aside), "x1") // MISTAKE changed by FlatMap // MISTAKE Sideline\("aside"\): a record here is not the one
+	windowed := topology.Count(w, "x2")
+	topology.Count(topology.Windowed(windowed.Stream().GroupByKey(), window.Tumbling(time.Hour), aside), "x3") // MISTAKE Sideline\("aside"\): a record here is not the one
+	keyed := topology.From(b, topology.Topic("w", window.KeySerde(str).Size(time.Minute), str))
+	topology.JoinTable(keyed, windowed, func(a string, _ int64) string { return a }) // MISTAKE table "x2" is windowed
+
+	// Serdes and numbers.
+	topology.Aggregate(g, "x4", nil, func(a int64, _ string) int64 { return a })            // MISTAKE store "x4": no serde
+	topology.GroupBy(st, "x5", func(k, _ string) string { return k }, nil, str)             // MISTAKE repartition topic "x5": no serde
+	st.To(topology.Topic[string, string]("x6", str, nil))                                   // MISTAKE topic "x6": no serde
+	topology.Repartition(st, "x7", -1, str, str)                                            // MISTAKE Repartition "x7": -1 partitions
+	topology.From(b, topology.Topic("x8", str, str).Watermarks(window.BoundedDisorder(-1))) // MISTAKE disorder is -1ns
+
+	// Two builders.
+	other := topology.From(topology.NewBuilder(), s)
+	st.Merge(other)                                                                  // MISTAKE Merge: the other stream belongs to another Builder
+	topology.JoinTable(st, topology.TableFrom(topology.NewBuilder(), "x9", t), join) // MISTAKE JoinTable: the table belongs to another Builder
+}
+
+var longName = strings.Repeat("n", 201)
+
+// Build reports all mistakes at once, each with the line that made it.
+func TestBuildFindsAllMistakes(tt *testing.T) {
+	tt.Parallel()
+	b := topology.NewBuilder()
+	mistakes(b)
+	top, err := b.Build()
+	if err == nil || top != nil {
+		tt.Fatalf("Build returned %v and %v", top, err)
+	}
+	src, err2 := os.ReadFile("build_test.go")
+	if err2 != nil {
+		tt.Fatal(err2)
+	}
+	var left []string
+	for _, line := range strings.Split(strings.TrimPrefix(err.Error(), "topology: "), "\n") {
+		if !strings.Contains(line, "build_test.go:") && len(left) > 0 {
+			left[len(left)-1] += "; " + line // what is wrong with one window may take several
+			continue
+		}
+		left = append(left, line)
+	}
+	for i, line := range strings.Split(string(src), "\n") {
+		for _, want := range strings.Split(line, "// MIS"+"TAKE ")[1:] {
+			re := regexp.MustCompile(fmt.Sprintf(`^.*build_test\.go:%d: .*%s`, i+1, strings.TrimSpace(want)))
+			found := false
+			for j := range left {
+				if re.MatchString(left[j]) {
+					left, found = append(left[:j:j], left[j+1:]...), true
+					break
+				}
+			}
+			if !found {
+				tt.Errorf("no error matches %s", re)
+			}
+		}
+	}
+	for _, l := range left {
+		tt.Errorf("not expected: %s", l)
+	}
+}
+
+func TestBuildWithoutSource(tt *testing.T) {
+	tt.Parallel()
+	if _, err := topology.NewBuilder().Build(); err == nil || !strings.Contains(err.Error(), "the topology has no source") {
+		tt.Errorf("got %v", err)
+	}
+}
+
+// A topology stays what Build made of it.
+func TestBuilderIsUsedOnce(tt *testing.T) {
+	tt.Parallel()
+	b := topology.NewBuilder()
+	st := topology.From(b, s)
+	st.To(outStrings)
+	top := topologytest.Build(tt, b.Build)
+	if _, err := b.Build(); err == nil || !regexp.MustCompile(`Build was called at .*\.go:\d+ already`).MatchString(err.Error()) {
+		tt.Errorf("second Build: got %v", err)
+	}
+	st.Peek(func(_, _ string) {})
+	if _, err := topologytest.Open(top); err == nil || !strings.Contains(err.Error(), "operators were added after Build") {
+		tt.Errorf("an operator added later: got %v", err)
+	}
+}
+
+// eager emits in Init, which every rebuild of the task would repeat.
+type eager struct{ echo }
+
+func (eager) Init(_ *topology.Task, out topology.Emitter[string, string]) error {
+	_ = out(topology.Record[string, string]{Key: "a"})
+	return nil
+}
+
+func TestNothingIsEmittedInInit(tt *testing.T) {
+	tt.Parallel()
+	b := topology.NewBuilder()
+	topology.Process(topology.From(b, s), "eager", func() eager { return eager{} }).To(outStrings)
+	_, err := topologytest.Open(topologytest.Build(tt, b.Build))
+	if err == nil || !strings.Contains(err.Error(), "processor eager: Init: nothing can be emitted in Init") {
+		tt.Errorf("got %v", err)
+	}
+}
+
+// A store that Process does not name cannot be opened, and one that is not there neither; views open in Init only.
+func TestUndeclaredStore(tt *testing.T) {
+	tt.Parallel()
+	b := topology.NewBuilder()
+	topology.Count(topology.From(b, s).GroupByKey(), "count")
+	topology.Process(topology.From(b, t), "echo", func() echo { return echo{"count"} })
+	_, err := topologytest.Open(topologytest.Build(tt, b.Build))
+	if err == nil || !strings.Contains(err.Error(), `processor echo: Init`) || !strings.Contains(err.Error(), `store "count" is not among those of processor echo; name it in Process`) {
+		tt.Errorf("got %v", err)
+	}
+}
+
+// The text is Kafka Streams' form, which tools read.
+func TestDescribe(tt *testing.T) {
+	tt.Parallel()
+	for name, build := range map[string]func(b *topology.Builder){
+		"stateless": func(b *topology.Builder) {
+			topology.MapValues(topology.From(b, s).Filter(func(_, _ string) bool { return true }), func(v string) string { return v }).To(outStrings)
+		},
+		"branches": func(b *topology.Builder) {
+			st := topology.From(b, s)
+			st.Filter(func(_, _ string) bool { return true }).Merge(st.Peek(func(_, _ string) {})).To(outStrings)
+			topology.Count(topology.From(b, t).GroupByKey(), "count")
+		},
+		"join-and-windows": func(b *topology.Builder) {
+			byOther := topology.GroupBy(topology.From(b, s), "by-other", func(_, v string) string { return v }, str, str)
+			named := topology.JoinTable(byOther.Stream(), topology.TableFrom(b, "names", t), func(v, _ string) string { return v })
+			w := topology.Windowed(named.GroupByKey(), window.Tumbling(time.Hour), window.Sideline("late"))
+			topology.Count(w, "per-hour", topology.EmitOnClose()).To(outWindows(time.Hour))
+		},
+		"processor": func(b *topology.Builder) {
+			st := topology.From(b, s)
+			topology.Process(st, "first", func() echo { return echo{"shared"} }, state.KeyValueOf("shared", str, str)).To(outStrings)
+			topology.Process(topology.Repartition(st, "again", 2, str, str), "second", func() echo { return echo{"own"} }, state.KeyValueOf("own", str, str))
+		},
+	} {
+		b := topology.NewBuilder()
+		build(b)
+		top := topologytest.Build(tt, b.Build)
+		file := filepath.Join("testdata", "describe", name+".txt")
+		if *update {
+			if err := os.WriteFile(file, []byte(top.Describe()), 0o644); err != nil {
+				tt.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			tt.Fatalf("%v; run with -update to write it", err)
+		}
+		if diff := cmp.Diff(string(want), top.Describe()); diff != "" {
+			tt.Errorf("%s (-golden +got):\n%s", name, diff)
+		}
+	}
+}
+
+// Equal topologies have equal fingerprints, others others.
+func TestFingerprint(tt *testing.T) {
+	tt.Parallel()
+	build := func(store string) uint64 {
+		b := topology.NewBuilder()
+		topology.Count(topology.From(b, s).GroupByKey(), store)
+		return topologytest.Build(tt, b.Build).Fingerprint()
+	}
+	if build("a") != build("a") || build("a") == build("b") {
+		tt.Error("fingerprints do not tell topologies apart")
+	}
+}
