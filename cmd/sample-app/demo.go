@@ -1,0 +1,224 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/headrace/headrace/cmd/sample-app/data"
+	"github.com/headrace/headrace/cmd/sample-app/verify"
+	"github.com/headrace/headrace/devkafka"
+	"github.com/headrace/headrace/framework"
+	"github.com/headrace/headrace/state"
+)
+
+const (
+	appID = "flights"
+	// waitTimeout bounds each wait of the feeder for the app, and finishTimeout the one for the last windows.
+	waitTimeout   = 15 * time.Second
+	finishTimeout = 60 * time.Second
+	// look is how often the feeder looks at the app's snapshot while it waits.
+	look = time.Millisecond
+)
+
+// errStuck is an app that does not get where the feed is. What it did get to is checked all the same.
+var errStuck = errors.New("the app did not get there")
+
+// demo runs feeder, broker, app and checker in one process. It says whether what came out is right; an error says that it could
+// not find out.
+func demo(ctx context.Context, o demoOptions, stdout, stderr io.Writer) (ok bool, err error) {
+	began := time.Now()
+	feed, err := newFeed(data.Flights, o.records, o.partitions)
+	if err != nil {
+		return false, err
+	}
+	broker, err := devkafka.Start(devkafka.Config{Topics: map[string]int32{
+		flightsTopic:  int32(o.partitions),
+		airportsTopic: int32(o.partitions),
+		delaysTopic:   int32(o.partitions),
+		lateTopic:     int32(o.partitions),
+	}})
+	if err != nil {
+		return false, err
+	}
+	defer broker.Close()
+
+	checker, err := verify.New(verify.Options{
+		Brokers: broker.Addrs(), Flights: data.Flights, Airports: data.Airports,
+		Records: o.records, Partitions: o.partitions, LatenessChecked: o.waits,
+		Delays: delaysTopic, Late: lateTopic,
+	})
+	if err != nil {
+		return false, err
+	}
+	if err := loadAirports(ctx, broker.Addrs()); err != nil {
+		return false, err
+	}
+
+	top, err := Flights()
+	if err != nil {
+		return false, err
+	}
+	logger := slog.New(slog.DiscardHandler)
+	if o.verbose {
+		logger = slog.New(slog.NewTextHandler(stderr, nil))
+	}
+	app, err := framework.New(framework.Config{
+		AppID: appID, Brokers: broker.Addrs(), Topology: top, State: state.Memory(), Workers: o.workers, Logger: logger,
+	})
+	if err != nil {
+		return false, err
+	}
+	r := &runner{app: app, feed: feed, opts: o, checker: checker, view: newView(stderr, o.records+o.partitions)}
+	fmt.Fprintf(stderr, "broker on %s, %d flights into %d partitions, %d workers\n", broker.Addrs()[0], o.records, o.partitions, o.workers)
+	report, err := r.run(ctx, broker.Addrs(), stdout)
+	if err != nil {
+		return false, err
+	}
+	showReport(stdout, report, r.figures(time.Since(began)))
+	fmt.Fprintln(stdout, report)
+	return report.OK(), nil
+}
+
+// runner is one run of the demo.
+type runner struct {
+	app     *framework.App
+	feed    *Feed
+	opts    demoOptions
+	checker *verify.Checker
+	view    *view
+
+	fed      time.Duration
+	snapshot framework.Snapshot // the last one
+}
+
+// run feeds the app and checks it. The app runs until the check may begin.
+func (r *runner) run(ctx context.Context, brokers []string, stdout io.Writer) (verify.Report, error) {
+	appCtx, stopApp := context.WithCancel(ctx)
+	defer stopApp()
+	ended := make(chan error, 1)
+	feedCtx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		err := r.app.Run(appCtx)
+		if err == nil {
+			err = errors.New("the app has stopped")
+		}
+		cancel(err)
+		ended <- err
+	}()
+
+	err := r.feedAll(feedCtx, brokers)
+	if err == nil {
+		err = r.finish(feedCtx)
+	}
+	r.view.done()
+	if errors.Is(err, errStuck) {
+		fmt.Fprintf(stdout, "%v; checking what there is\n", err)
+		err = nil
+	}
+	if err != nil {
+		stopApp()
+		if appErr := <-ended; ctx.Err() == nil && !errors.Is(err, appErr) {
+			err = errors.Join(err, fmt.Errorf("app: %w", appErr))
+		}
+		return verify.Report{}, err
+	}
+	r.snapshot = r.app.Snapshot()
+	if r.opts.keepRunning {
+		report, err := r.checker.Check(ctx)
+		if err != nil {
+			return report, err
+		}
+		fmt.Fprintf(stdout, "%s\nkeeps running on %s until interrupted\n", report.Verdict(), brokers[0])
+		<-ctx.Done()
+		<-ended
+		return report, nil
+	}
+	stopApp()
+	if err := <-ended; err.Error() != "the app has stopped" {
+		return verify.Report{}, fmt.Errorf("app: %w", err)
+	}
+	return r.checker.Check(ctx)
+}
+
+func (r *runner) feedAll(ctx context.Context, brokers []string) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), feedPartitioner())
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	opts := feedOptions{
+		Rate:     r.opts.rate,
+		Halfway:  r.checker.Half,
+		Progress: func(sent, _ int) { r.view.sent(sent, r.app.Snapshot()) },
+	}
+	if r.opts.waits {
+		opts.Wait = func(ctx context.Context, end int64) error {
+			return r.until(ctx, waitTimeout, func(w windows) bool { return w.all && w.watermark >= end })
+		}
+	}
+	start := time.Now()
+	err = r.feed.Run(ctx, client, opts)
+	r.fed = time.Since(start)
+	return err
+}
+
+// finish waits until every window task is past the last window and has nothing left to close.
+func (r *runner) finish(ctx context.Context) error {
+	return r.until(ctx, finishTimeout, func(w windows) bool { return w.all && !w.due && w.watermark >= r.feed.lastWindowEnd() })
+}
+
+// until looks at the app until it has reached something, at most for limit.
+func (r *runner) until(ctx context.Context, limit time.Duration, reached func(windows) bool) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w within %v", errStuck, limit))
+	defer cancel()
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for !reached(windowsOf(r.app.Snapshot(), r.opts.partitions)) {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// loadAirports writes the table that the flights are joined with.
+func loadAirports(ctx context.Context, brokers []string) error {
+	zr, err := gzip.NewReader(bytes.NewReader(data.Airports))
+	if err != nil {
+		return fmt.Errorf("airports: %w", err)
+	}
+	rows, err := csv.NewReader(zr).ReadAll()
+	if err != nil {
+		return fmt.Errorf("airports: %w", err)
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.DefaultProduceTopic(airportsTopic))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	var records []*kgo.Record
+	for _, row := range rows[1:] {
+		value, err := json.Marshal(Airport{IATA: row[0], Name: row[1], City: row[2], State: row[3]})
+		if err != nil {
+			return err
+		}
+		records = append(records, &kgo.Record{Key: []byte(row[0]), Value: value})
+	}
+	if err := client.ProduceSync(ctx, records...).FirstErr(); err != nil {
+		return fmt.Errorf("airports: cannot load the table: %w", err)
+	}
+	return nil
+}
