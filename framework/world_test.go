@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
@@ -63,10 +64,11 @@ func bubble(t *testing.T, f func(w *world)) {
 func countWords(t *testing.T, look func(word string)) *topology.Topology {
 	t.Helper()
 	b := topology.NewBuilder()
-	in := topology.From(b, topology.Topic("in", serde.String(), serde.String()))
-	if look != nil {
-		in = in.Peek(func(_, word string) { look(word) })
-	}
+	in := topology.From(b, topology.Topic("in", serde.String(), serde.String())).Peek(func(_, word string) {
+		if look != nil {
+			look(word)
+		}
+	})
 	byWord := topology.GroupBy(in, "by-word", func(_, word string) string { return word }, serde.String(), serde.String())
 	topology.Count(byWord, "counts").To(topology.Topic("out", serde.String(), serde.Int64()))
 	top, err := b.Build()
@@ -76,12 +78,21 @@ func countWords(t *testing.T, look func(word string)) *topology.Topology {
 	return top
 }
 
+// wordOf is the nth word: every second is one of a few that come all the time, the others come back only after a long while, so
+// that a store that missed a piece of its changelog shows it.
+func wordOf(n int) string {
+	if n%2 == 0 {
+		return fmt.Sprintf("w%02d", n*7%words)
+	}
+	return fmt.Sprintf("rare%04d", n/2%1501)
+}
+
 // write writes n words, spread over partitions and words.
 func (w *world) write(n int) {
 	w.t.Helper()
 	var records []*kgo.Record
 	for range n {
-		word := fmt.Sprintf("w%02d", w.n*7%words)
+		word := wordOf(w.n)
 		records = append(records, &kgo.Record{
 			Topic: "in", Partition: int32(w.n % partitions), Key: fmt.Appendf(nil, "k%d", w.n), Value: []byte(word),
 			Timestamp: time.UnixMilli(1_600_000_000_000 + int64(w.n)),
@@ -90,6 +101,20 @@ func (w *world) write(n int) {
 		w.n++
 	}
 	w.c.Produce(w.t, records...)
+}
+
+func (w *world) createTopics(partitions int32, names ...string) {
+	w.t.Helper()
+	cl, err := kgo.NewClient(append(w.c.Options(), kgo.SeedBrokers(w.c.ListenAddrs()...), kgo.DisableClientMetrics())...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer cl.Close()
+	for _, name := range names {
+		if _, err := kadm.NewClient(cl).CreateTopic(context.Background(), partitions, 1, nil, name); err != nil {
+			w.t.Fatal(err)
+		}
+	}
 }
 
 // member is a running app.

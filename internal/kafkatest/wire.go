@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"time"
 )
 
 // Wire stands between a client and the brokers, sees every request and response, and may hold, forge or cut them. Its hooks are
@@ -23,6 +24,16 @@ type Frame struct {
 	Key     int16
 	Version int16
 	Bytes   []byte
+
+	closed <-chan struct{}
+}
+
+// Stall waits, unless the client gives the connection up before.
+func (f Frame) Stall(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-f.closed:
+	}
 }
 
 // SetError forges the error code of an EndTxn response.
@@ -40,7 +51,7 @@ func (w *Wire) dialer(dial func(context.Context, string, string) (net.Conn, erro
 		if err != nil {
 			return nil, err
 		}
-		return &conn{Conn: c, wire: w, asked: make(map[uint32]Frame)}, nil
+		return &conn{Conn: c, wire: w, asked: make(map[uint32]Frame), closed: make(chan struct{})}, nil
 	}
 }
 
@@ -48,6 +59,9 @@ func (w *Wire) dialer(dial func(context.Context, string, string) (net.Conn, erro
 type conn struct {
 	net.Conn
 	wire *Wire
+
+	closed chan struct{}
+	once   sync.Once
 
 	mu    sync.Mutex
 	asked map[uint32]Frame
@@ -69,6 +83,7 @@ func (c *conn) Write(p []byte) (int, error) {
 			Key:     int16(binary.BigEndian.Uint16(frame[4:])),
 			Version: int16(binary.BigEndian.Uint16(frame[6:])),
 			Bytes:   frame[4:],
+			closed:  c.closed,
 		}
 		c.mu.Lock()
 		c.asked[binary.BigEndian.Uint32(frame[8:])] = Frame{Key: f.Key, Version: f.Version}
@@ -82,6 +97,11 @@ func (c *conn) Write(p []byte) (int, error) {
 		}
 	}
 	return len(p), nil
+}
+
+func (c *conn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
 }
 
 func (c *conn) Read(p []byte) (int, error) {
@@ -110,7 +130,7 @@ func (c *conn) next() error {
 	f := c.asked[id]
 	delete(c.asked, id)
 	c.mu.Unlock()
-	f.Bytes = frame[4:]
+	f.Bytes, f.closed = frame[4:], c.closed
 	if c.wire.Response != nil && !c.wire.Response(f) {
 		c.Close()
 		return io.EOF

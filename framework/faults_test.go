@@ -1,0 +1,301 @@
+//go:build synctests
+
+package framework_test
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/headrace/headrace/framework"
+	"github.com/headrace/headrace/internal/kafkatest"
+)
+
+const endTxn = int16(kmsg.EndTxn)
+
+// through sends a member's connections through wire.
+func (w *world) through(wire *kafkatest.Wire) func(*framework.Config) {
+	return func(c *framework.Config) { c.Kafka = w.c.Through(wire) }
+}
+
+// commits says whether a request is an EndTxn that commits.
+func commits(f kafkatest.Frame) bool {
+	if f.Key != endTxn {
+		return false
+	}
+	req := kmsg.NewPtrEndTxnRequest()
+	req.Version = f.Version
+	body := f.Bytes[8:] // key, version, correlation id
+	n := int(body[0])<<8 | int(body[1])
+	body = body[2+n:] // client id
+	if f.Version >= 3 {
+		body = body[1:] // tags
+	}
+	return req.ReadFrom(body) == nil && req.Commit
+}
+
+// nth counts commits and picks some of them by their number, from 1.
+type nth struct{ n, hits atomic.Int64 }
+
+func (c *nth) is(want ...int64) bool {
+	n := c.n.Add(1)
+	for _, x := range want {
+		if n == x {
+			c.hits.Add(1)
+			return true
+		}
+	}
+	return false
+}
+
+// The broker commits but answers UNKNOWN_SERVER_ERROR, which the client reports as "not committed": the offsets that were read back
+// say otherwise, and nothing is done twice.
+func TestCommittedButAnsweredWithUnknownServerError(t *testing.T) {
+	bubble(t, func(w *world) {
+		var count nth
+		wire := &kafkatest.Wire{Response: func(f kafkatest.Frame) bool {
+			if f.Key == endTxn && count.is(2, 3, 5) {
+				f.SetError(kerr.UnknownServerError.Code)
+			}
+			return true
+		}}
+		m := w.start("a", w.through(wire))
+		w.write(200)
+		m.runs(2 * partitions)
+		w.awaitOutputs()
+		for range 5 {
+			w.write(50)
+			w.awaitOutputs()
+		}
+		n := m.stop()
+		w.check(true)
+		if count.hits.Load() != 3 || n.ReadBacks < 3 || n.ReadBacksCommitted < 3 {
+			t.Errorf("forged %d answers, read back %d times and found %d committed, want at least 3 each", count.hits.Load(), n.ReadBacks, n.ReadBacksCommitted)
+		}
+		if n.TasksBuilt != 2*partitions || n.Aborts != 0 {
+			t.Errorf("what had committed was thrown away: %+v", n)
+		}
+	})
+}
+
+// The answer to a commit is lost. What the broker made of it is read back with a new client, under the same transactional id.
+func TestAnswerToCommitIsCut(t *testing.T) {
+	for name, cuts := range map[string][]int64{"once": {3}, "twice": {3, 4}, "ten times": {3, 4, 5, 6, 7, 8, 9, 10, 11, 12}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(w *world) {
+				var count nth
+				wire := &kafkatest.Wire{Response: func(f kafkatest.Frame) bool {
+					return f.Key != endTxn || !count.is(cuts...)
+				}}
+				m := w.start("a", w.through(wire))
+				w.write(200)
+				m.runs(2 * partitions)
+				w.awaitOutputs()
+				for range 5 {
+					w.write(50)
+					w.awaitOutputs()
+				}
+				w.await("all to run again", func() bool { return count.hits.Load() == int64(len(cuts)) })
+				w.write(50)
+				w.awaitOutputs()
+				n := m.stop()
+				w.check(true)
+				if got := count.hits.Load(); got != int64(len(cuts)) {
+					t.Fatalf("cut %d answers, want %d", got, len(cuts))
+				}
+				if len(cuts) > 1 && (n.ReadBacks == 0 || n.Sessions < 2 || n.TasksBuilt <= 2*partitions) {
+					t.Errorf("the client gave up, so there must be a new one, a read-back and new tasks: %+v", n)
+				}
+			})
+		})
+	}
+}
+
+// The request itself never arrives, for a minute: each time the client gives up, its transaction is aborted by the next one, and
+// done again.
+func TestCommitIsCutBeforeTheBroker(t *testing.T) {
+	bubble(t, func(w *world) {
+		var count nth
+		var until atomic.Int64
+		wire := &kafkatest.Wire{Request: func(f kafkatest.Frame) bool {
+			if !commits(f) {
+				return true
+			}
+			if count.is(2) {
+				until.Store(time.Now().Add(time.Minute).UnixNano())
+			}
+			return time.Now().UnixNano() >= until.Load()
+		}}
+		m := w.start("a", w.through(wire))
+		w.write(200)
+		m.runs(2 * partitions)
+		w.awaitOutputs()
+		w.write(300)
+		w.awaitOutputs()
+		n := m.stop()
+		w.check(true)
+		if count.hits.Load() != 1 || n.Sessions < 3 || n.ReadBacks < 2 || n.ReadBacksCommitted != 0 || n.Aborts != n.ReadBacks || n.TasksBuilt <= 2*partitions {
+			t.Errorf("all commits of a minute were cut %d times: %+v", count.hits.Load(), n)
+		}
+	})
+}
+
+// A broker that refuses to commit says so: the transaction has not happened, and everything is made anew and processed again, with
+// as much queued behind it as there is.
+func TestAbortWithADeepQueue(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.write(4000)
+		var count nth
+		refuse := w.c.Fault(kfake.Fault{
+			Keys: []kmsg.Key{kmsg.TxnOffsetCommit}, Err: kerr.TransactionAbortable, Count: -1,
+			When: func(kmsg.Request) bool { return count.is(3, 4, 7) },
+		})
+		m := w.start("a", func(c *framework.Config) {
+			c.MaxPendingBytes = 20_000 // so that there is much left to do when a transaction is refused
+		})
+		m.runs(2 * partitions)
+		w.awaitOutputs()
+		w.write(100)
+		w.awaitOutputs()
+		n := m.stop()
+		w.check(true)
+		if refuse.Hits() < 3 || n.Aborts < 3 || n.ReadBacks < 3 || n.ReadBacksCommitted != 0 {
+			t.Errorf("refused %d transactions: %+v", refuse.Hits(), n)
+		}
+		if n.TasksBuilt <= 2*partitions {
+			t.Errorf("an abort must make all tasks anew: %+v", n)
+		}
+	})
+}
+
+// A record that cannot be produced: the client would commit the others. Nothing of the transaction may be.
+func TestProduceFails(t *testing.T) {
+	bubble(t, func(w *world) {
+		m := w.start("a", nil)
+		w.write(200)
+		m.runs(2 * partitions)
+		w.awaitOutputs()
+		fault := w.c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "out", Partitions: []int32{1}, Err: kerr.UnknownServerError, Count: 2})
+		w.write(200)
+		w.awaitOutputs()
+		w.write(200)
+		w.awaitOutputs()
+		n := m.stop()
+		w.check(true)
+		if fault.Hits() != 2 || n.Aborts != 2 || n.TasksBuilt != 3*2*partitions {
+			t.Errorf("%d produces failed: %+v", fault.Hits(), n)
+		}
+	})
+}
+
+// A restart has nothing in memory: its state comes from the changelog's bytes, and counts go on.
+func TestRestartRestoresFromTheChangelog(t *testing.T) {
+	bubble(t, func(w *world) {
+		m := w.start("a", nil)
+		w.write(300)
+		w.awaitOutputs()
+		m.stop()
+		w.check(true)
+		w.write(300)
+		m = w.start("b", nil)
+		w.awaitOutputs()
+		n := m.stop()
+		w.check(true)
+		if n.RecordsRestored < words || n.TasksBuilt != 2*partitions {
+			t.Errorf("restored %d records for %d words in %d tasks", n.RecordsRestored, words, n.TasksBuilt)
+		}
+	})
+}
+
+// An EndTxn that hangs for longer than the transaction may take: the broker aborts, and this member and another go on.
+func TestStallBeyondTheTransactionTimeout(t *testing.T) {
+	bubble(t, func(w *world) {
+		var count nth
+		wire := &kafkatest.Wire{Request: func(f kafkatest.Frame) bool {
+			if commits(f) && count.is(3) {
+				f.Stall(2 * time.Minute)
+			}
+			return true
+		}}
+		a := w.start("a", w.through(wire))
+		b := w.start("b", nil)
+		w.write(100)
+		w.awaitOutputs()
+		for range 4 {
+			w.write(100)
+			w.awaitOutputs()
+		}
+		a.runs(1)
+		b.runs(1)
+		na, nb := a.Snapshot().Counters, b.Snapshot().Counters
+		a.stop()
+		w.write(100)
+		w.awaitOutputs()
+		b.stop()
+		w.check(false)
+		if count.hits.Load() != 1 || na.ReadBacks == 0 || na.Sessions < 2 || na.TasksBuilt+nb.TasksBuilt <= 2*partitions {
+			t.Errorf("stalled %d times: a %+v, b %+v", count.hits.Load(), na, nb)
+		}
+	})
+}
+
+// Members come and go while transactions are open.
+func TestJoinAndLeaveWhileWorking(t *testing.T) {
+	bubble(t, func(w *world) {
+		var stop atomic.Bool
+		fed := make(chan struct{})
+		go func() {
+			defer close(fed)
+			for !stop.Load() {
+				w.write(20)
+				time.Sleep(20 * time.Millisecond) // in a bubble
+			}
+		}()
+		a := w.start("a", func(c *framework.Config) { c.Workers = 2 })
+		a.runs(2 * partitions)
+		var built, restored, rebalances, aborts int64
+		for range 3 {
+			b := w.start("b", nil)
+			b.runs(1)
+			time.Sleep(2 * time.Second) // in a bubble
+			n := b.stop()
+			built += n.TasksBuilt
+			restored += n.RecordsRestored
+			rebalances += n.Rebalances
+			aborts += n.Aborts
+			time.Sleep(2 * time.Second) // in a bubble
+		}
+		stop.Store(true)
+		<-fed
+		w.awaitOutputs()
+		a.runs(2 * partitions)
+		n := a.stop()
+		w.check(true)
+		if built == 0 || rebalances < 3 || restored == 0 {
+			t.Errorf("the other member built %d tasks, restored %d records in %d rebalances", built, restored, rebalances)
+		}
+		if n.Aborts+aborts != 0 {
+			t.Errorf("nothing failed, but %d transactions of a and %d of b were aborted", n.Aborts, aborts)
+		}
+		if n.RecordsRestored == 0 || n.TasksBuilt <= 2*partitions {
+			t.Errorf("a got tasks back and had to catch up with what b had done: %+v", n)
+		}
+	})
+}
+
+// A second Run is refused, and an app that was told to stop before it began is content.
+func TestRunsOnce(t *testing.T) {
+	bubble(t, func(w *world) {
+		m := w.start("a", nil)
+		m.runs(2 * partitions)
+		m.stop()
+		if err := m.Run(t.Context()); !errors.Is(err, framework.ErrClosed) {
+			t.Errorf("second Run returned %v, want ErrClosed", err)
+		}
+	})
+}
