@@ -238,7 +238,8 @@ func TestFingerprint(tt *testing.T) {
 		topology.Count(topology.From(b, s).GroupByKey(), store)
 		return topologytest.Build(tt, b.Build).Fingerprint()
 	}
-	if build("a") != build("a") || build("a") == build("b") {
-		tt.Error("fingerprints do not tell topologies apart")
+	first, again, other := build("a"), build("a"), build("b")
+	if first != again || first == other {
+		tt.Errorf("fingerprints do not tell topologies apart: %x, %x and another one %x", first, again, other)
 	}
 }

@@ -142,7 +142,7 @@ func (d *Driver) Try(f func()) (err error) {
 		if v := recover(); v != nil {
 			failed, ok := v.(failure)
 			if !ok {
-				panic(v) // not ours
+				panic(v) // somebody else's panic goes on
 			}
 			err = failed.err
 		}
