@@ -3,6 +3,7 @@ package engine_test
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -151,6 +152,9 @@ func TestPendingBytesCountWhatIsSetAside(t *testing.T) {
 	if got := u.task.PendingBytes() - before; got < 10_000 {
 		t.Errorf("%d bytes for a record of 10,000 that was set aside", got)
 	}
+	if _, err := u.commit(); err != nil || u.task.PendingBytes() != 0 {
+		t.Errorf("%d bytes are pending after the commit, %v", u.task.PendingBytes(), err)
+	}
 }
 
 // What a cut hands out stays as it is while it is being produced, that is up to Committed, and refers to nothing that a later
@@ -205,6 +209,71 @@ func TestClocksNeedNames(t *testing.T) {
 	u.sub = &sub
 	if err := u.build(); err == nil || !strings.Contains(err.Error(), "two operators keep event time under the name w") {
 		t.Error(err)
+	}
+}
+
+// The runtime lends stores to closures while they are made, and not to code that runs later.
+func TestOpenStoreEndsWithNew(t *testing.T) {
+	t.Parallel()
+	u := started(t, "windows", args{"size": "10"}, 1).tasks[0]
+	var rt graph.Runtime
+	sub, made := *u.sub, u.sub.New
+	sub.New = func(r graph.Runtime) (*graph.Instance, error) {
+		rt = r
+		if _, err := r.OpenStore("w", state.KeyValueKind); err == nil || !strings.Contains(err.Error(), "w is a window store, not a key-value store") {
+			t.Error(err)
+		}
+		if _, err := r.OpenStore("other", state.WindowKind); err == nil || !strings.Contains(err.Error(), "other: the operator did not declare it") {
+			t.Error(err)
+		}
+		return made(r)
+	}
+	u.sub = &sub
+	if err := u.build(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rt.OpenStore("w", state.WindowKind); err == nil || !strings.Contains(err.Error(), "the task is running") {
+		t.Error(err)
+	}
+}
+
+// A task that skips record after record does not gather what those had put out.
+func TestSkippedRecordsLeaveNoBytes(t *testing.T) {
+	const n, size = 3000, 10_000
+	bytes := func(name string) topology.TopicOf[[]byte, []byte] {
+		return topology.Topic(name, serde.Bytes(), serde.Bytes())
+	}
+	b := topology.NewBuilder()
+	topology.FlatMap(topology.From(b, bytes("in")), func(r topology.Record[[]byte, []byte], emit func([]byte, []byte) error) error {
+		if err := emit(r.Key, r.Value); err != nil {
+			return err
+		}
+		return errDisk
+	}).To(bytes("out"))
+	top, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(top, 1)
+	r.policy = engine.Skip
+	if err := r.start(); err != nil {
+		t.Fatal(err)
+	}
+	task := r.tasks[0].task
+	for i := range n {
+		task.Push(0, graph.Raw{Key: []byte("k"), Value: make([]byte, size), Time: int64(i), Offset: int64(i)})
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if p, err := task.Step(0, n); err != nil || p.Units != n {
+		t.Fatal(p, err)
+	}
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; got > n*size/4 {
+		t.Errorf("%d bytes allocated for %d skipped outputs of %d", got, n, size)
+	}
+	if got := task.Status().Counts[graph.SkippedError]; got != n {
+		t.Errorf("%d records skipped", got)
 	}
 }
 

@@ -174,6 +174,19 @@ var topologies = map[string]func(r **rig, b *topology.Builder, a args){
 		topology.Aggregate(in.GroupByKey(), "agg", serde.String(), concat).To(text("totals", a))
 		topology.Process(in, "noter", func() *noter { return &noter{r: *r, a: a} }, seen).To(text("noted", a))
 	},
+	// Windows in one branch, a processor in the other.
+	"late-and-fail": func(r **rig, b *topology.Builder, a args) {
+		in := topology.From(b, text("in", a))
+		topology.Aggregate(topology.Windowed(in.GroupByKey(), fixed(a, ""), late(a)), "w", serde.String(), concat, emit(a)...).
+			To(topology.Topic("out", windowed, serde.String()))
+		topology.Process(in, "noter", func() *noter { return &noter{r: *r, a: a} }, seen).To(text("noted", a))
+	},
+	// A processor, and behind it in the order of calls a branch of another operator.
+	"ticks": func(r **rig, b *topology.Builder, a args) {
+		in := topology.From(b, text("in", a))
+		topology.Process(in, "noter", func() *noter { return &noter{r: *r, a: a} }, seen)
+		in.To(text("copy", a))
+	},
 	// A processor alone, with punctuations.
 	"process": func(r **rig, b *topology.Builder, a args) {
 		s := topology.Process(topology.From(b, text("in", a)), "noter", func() *noter { return &noter{r: *r, a: a} }, seen)
@@ -221,6 +234,9 @@ func (n *noter) Init(t *topology.Task, out topology.Emitter[string, string]) err
 		return func(at time.Time) error {
 			ms := at.UnixMilli()
 			n.r.say("%s punctuation at %d", kind, ms)
+			if n.r.fail["tick-read"] {
+				_, _, _ = n.seen.Get(kind) // does not look at the error
+			}
 			if err := n.seen.Put(kind, strconv.FormatInt(ms, 10)); err != nil {
 				return err
 			}

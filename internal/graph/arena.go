@@ -41,14 +41,18 @@ func (a *Arena) Keep(b []byte) []byte {
 	return b[:n:n]
 }
 
-// Mark and Rewind undo: what was kept after Mark is given up. Only chunks in use are rewound, others wait for Reset.
+// Mark is where Rewind goes back to.
 func (a *Arena) Mark() (chunk, at int) { return len(a.full), len(a.cur) }
 
-// Rewind gives up what was kept since Mark.
+// Rewind gives up what was kept since Mark, for others to be put there.
 func (a *Arena) Rewind(chunk, at int) {
-	if chunk == len(a.full) {
-		a.cur = a.cur[:at]
+	if chunk < len(a.full) {
+		a.idle = append(append(a.idle, a.cur), a.full[chunk+1:]...)
+		a.cur = a.full[chunk]
+		clear(a.full[chunk:])
+		a.full = a.full[:chunk]
 	}
+	a.cur = a.cur[:at]
 }
 
 // Held is the number of bytes kept since Reset, those given up included.

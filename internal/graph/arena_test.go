@@ -97,6 +97,17 @@ func TestRewindGivesBack(t *testing.T) {
 	if len(a.full) != 0 || !bytes.Equal(first.got, first.want) {
 		t.Errorf("%d chunks are full of what was given up", len(a.full))
 	}
+	// Nor does one whose records are each larger than what the chunk has left.
+	for range 1000 {
+		chunk, at := a.Mark()
+		for range 20 {
+			put(&a, rng, 10_000)
+		}
+		a.Rewind(chunk, at)
+	}
+	if len(a.full) != 0 || len(a.idle) > 5 || !bytes.Equal(first.got, first.want) {
+		t.Errorf("%d chunks are full of what was given up, %d are idle", len(a.full), len(a.idle))
+	}
 	// The next bytes are where those given up were: that is what Rewind is for, and why nobody may hold those any longer.
 	chunk, at := a.Mark()
 	up := a.Keep(append(a.Free(), 1, 2, 3))
