@@ -1,6 +1,7 @@
 package topology_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -191,28 +192,55 @@ func (p *where) Init(t *topology.Task, _ topology.Emitter[string, string]) error
 func (p *where) Process(r topology.Record[string, string], out topology.Emitter[string, string]) error {
 	w, known := p.t.Watermark()
 	topic, partition, offset, ok := r.Origin()
-	r.Value = fmt.Sprint(p.t.Partition(), " ", p.t.Now().UnixMilli(), " ", known, " ", topic, partition, offset, ok)
-	if known {
-		r.Value += fmt.Sprint(" ", w.UnixMilli())
+	if _, err := shared.Open(p.t); err == nil {
+		return errors.New("a store opened outside of Init")
 	}
-	return out(r)
+	if err := p.t.EveryStreamTime(ms, nil); err == nil {
+		return errors.New("a punctuation was scheduled outside of Init")
+	}
+	n, _ := topologytest.Record[string, string]{Headers: r.Headers()}.Header("n")
+	text := fmt.Sprint(n, " ", r.Null(), r.NullKey(), " ", p.t.Partition(), " ", p.t.Now().UnixMilli(), " ", known, " ", topic, partition, offset, ok)
+	if known {
+		text += fmt.Sprint(" ", w.UnixMilli())
+	}
+	return out(topology.With(r, "told", text))
 }
 
 func TestTaskTellsWhereItIs(tt *testing.T) {
 	tt.Parallel()
 	b := topology.NewBuilder()
-	topology.Process(topology.From(b, s), "where", func() *where { return &where{} }).To(outStrings)
+	topology.Process(topology.From(b, s.KeepNulls()), "where", func() *where { return &where{} }).To(outStrings)
 	d := topologytest.New(tt, topologytest.Build(tt, b.Build), topologytest.Partitions(2), topologytest.StartAt(at(7)))
 	in, out := topologytest.Input(d, s), topologytest.Output(d, outStrings)
-	in.PipeTo(1, at(100), "a", "x")
+	in.PipeTo(1, at(100), "a", "", topology.Header{Key: "n", Value: []byte("first")})
 	d.Advance(5 * ms)
-	in.PipeTo(1, at(200), "a", "x")
+	in.PipeRaw(1, at(200), nil, nil)
 	var got []string
 	for _, r := range out.All() {
-		got = append(got, r.Value)
+		n, _ := r.Header("n")
+		got = append(got, fmt.Sprint(show(r), " ", n))
 	}
-	want := []string{"1 7 false s1 0 true", "1 12 true s1 1 true 100"}
+	want := []string{"told:first false false 1 7 false s1 0 true@100 first", "told: true true 1 12 true s1 1 true 100@200 "}
 	if diff := cmp.Diff(want, got); diff != "" {
 		tt.Errorf("(-want +got):\n%s", diff)
 	}
+}
+
+// graves lets a processor make a tombstone, and a value of one.
+type graves struct{ echo }
+
+func (graves) Process(r topology.Record[string, string], out topology.Emitter[string, string]) error {
+	if r.Null() {
+		return out(topology.With(r, r.Key, "none"))
+	}
+	return out(r.Tombstone())
+}
+
+func TestTombstonesComeAndGo(tt *testing.T) {
+	tt.Parallel()
+	sc := run(tt, outStrings, func(b *topology.Builder) {
+		topology.Process(topology.From(b, s.KeepNulls()), "graves", func() graves { return graves{} }).To(outStrings)
+	})
+	sc.in("a:x@1", "a:null@1")
+	sc.in("a:null@2", "a:none@2")
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/headrace/headrace/state"
 )
 
-// Emitter passes a record on. The record's headers and origin are those of the record it was made from with a copy of it, or
-// none. An error of Emitter is one of the record in hand, whether it is returned or not: half of its effects must not stay.
+// Emitter passes a record on. Its headers and origin are those of the record that it is a copy of, or was made from by With; one
+// made from nothing has none. An error of Emitter is one of the record in hand, whether it is returned or not: half of its effects must not stay.
 type Emitter[K, V any] func(Record[K, V]) error
 
 // Processor is an operator written by hand. Every task has its own, and calls it from one goroutine at a time.

@@ -27,11 +27,25 @@ type Record[K, V any] struct {
 // Timestamp returns the event time.
 func (r Record[K, V]) Timestamp() time.Time { return time.UnixMilli(r.Time).UTC() }
 
-// Null says whether the value is null: a tombstone. Value is then the zero V. Only a stream that keeps nulls, or a table's, has such.
+// Null says whether the value is null: a tombstone. Value is then the zero V, and setting it does not make it another; see With.
+// Only a stream that keeps nulls, or a table's, has such.
 func (r Record[K, V]) Null() bool { return r.null }
 
-// NullKey says whether the key is null. Key is then the zero K.
+// NullKey says whether the key is null. Key is then the zero K, and setting it does not make it another; see With.
 func (r Record[K, V]) NullKey() bool { return r.nullKey }
+
+// With returns a record with this key and value, neither of them null, and the event time, headers and origin of r. Kafka Streams:
+// Record.withKey, withValue.
+func With[K, V, K2, V2 any](r Record[K, V], k K2, v V2) Record[K2, V2] {
+	return Record[K2, V2]{Key: k, Value: v, Time: r.Time, raw: r.raw}
+}
+
+// Tombstone returns r with a null value.
+func (r Record[K, V]) Tombstone() Record[K, V] {
+	var zero V
+	r.Value, r.null = zero, true
+	return r
+}
 
 // Headers returns the headers of the input record that led to this one, nil if none did. They must not be modified.
 func (r Record[K, V]) Headers() []Header {
