@@ -237,6 +237,9 @@ func (n *noter) Init(t *topology.Task, out topology.Emitter[string, string]) err
 			if n.r.fail["tick-read"] {
 				_, _, _ = n.seen.Get(kind) // does not look at the error
 			}
+			if n.r.fail["tick-early"] {
+				return errors.New("the punctuation fell over at once")
+			}
 			if err := n.seen.Put(kind, strconv.FormatInt(ms, 10)); err != nil {
 				return err
 			}
