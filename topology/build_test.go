@@ -74,7 +74,9 @@ func mistakes(b *topology.Builder) {
 	topology.Count(behind, "fine3")                                                                 // a record of a repartition topic can be set aside
 	topology.Count(topology.Windowed(flat.GroupByKey(), window.Tumbling(time.Minute), aside), "x1") // MISTAKE changed by FlatMap // MISTAKE Sideline\("aside"\): a record here is not the one
 	windowed := topology.Count(w, "x2")
-	topology.Count(topology.Windowed(windowed.Stream().GroupByKey(), window.Tumbling(time.Hour), aside), "x3") // MISTAKE Sideline\("aside"\): a record here is not the one
+	topology.Count(topology.Windowed(windowed.Stream().GroupByKey(), window.Tumbling(time.Hour), aside), "x3")         // MISTAKE Sideline\("aside"\): a record here is not the one
+	topology.Count(topology.Windowed(st.Merge(table.Stream()).GroupByKey(), window.Tumbling(time.Hour), aside), "x10") // MISTAKE Sideline\("aside"\): a record here is not the one
+	topology.Count(topology.Windowed(table.Stream().Merge(st).GroupByKey(), window.Tumbling(time.Hour), aside), "x11") // MISTAKE Sideline\("aside"\): a record here is not the one
 	keyed := topology.From(b, topology.Topic("w", window.KeySerde(str).Size(time.Minute), str))
 	topology.JoinTable(keyed, windowed, func(a string, _ int64) string { return a }) // MISTAKE table "x2" is windowed
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -166,6 +167,32 @@ func TestDeletedWindowsStaySilent(tt *testing.T) {
 		sc.in(r)
 	}
 	sc.in("z:x@10", "b[0,10)=1@1", "d[0,10)=2@4")
+}
+
+// All windows of a key go to the partition of the key itself.
+func TestWindowedKeysArePartitionedByTheirKey(tt *testing.T) {
+	tt.Parallel()
+	b := topology.NewBuilder()
+	windowedCount(window.Tumbling(10 * ms))(b)
+	d := topologytest.New(tt, topologytest.Build(tt, b.Build), topologytest.Partitions(5))
+	in, out := topologytest.Input(d, s), topologytest.Output(d, outWindows(10*ms))
+	used := map[int]bool{}
+	for i := range int64(100) {
+		in.Pipe(at(i*7), fmt.Sprint("key", i%10), "x")
+		r := out.Read()
+		used[r.Partition] = true
+		// The record went to the partition of its key, and the task has that number.
+		counts, err := state.WindowsOf("count", str, i64, time.Minute).Open(d.Stores(r.Partition))
+		if err != nil {
+			tt.Fatal(err)
+		}
+		if _, ok, err := counts.Get(r.Key.Key, r.Key.Start); !ok || err != nil {
+			tt.Errorf("%v was counted in another partition than the result is in: %v", r, err)
+		}
+	}
+	if len(used) < 3 {
+		tt.Errorf("%d partitions in use, the test shows little", len(used))
+	}
 }
 
 // Records of several inputs are taken by event time, the first source first.
