@@ -127,7 +127,7 @@ func (w *worker) connect(ctx context.Context) (*session, error) {
 		kgo.FetchMaxPartitionBytes(1<<20),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
-		kgo.ProducerBatchCompression(kgo.Lz4Compression(), kgo.SnappyCompression(), kgo.NoCompression()),
+		kgo.ProducerBatchCompression(kgo.SnappyCompression(), kgo.NoCompression()),
 		// Everything is produced at once and then flushed, which ends the linger: it only keeps the first batch from going alone.
 		kgo.ProducerLinger(5*time.Millisecond),
 		kgo.MaxBufferedRecords(1<<20),

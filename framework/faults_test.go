@@ -252,8 +252,8 @@ func TestJoinAndLeaveWhileWorking(t *testing.T) {
 		go func() {
 			defer close(fed)
 			for !stop.Load() {
-				w.write(20)
-				time.Sleep(20 * time.Millisecond) // in a bubble
+				w.write(50)
+				time.Sleep(70 * time.Millisecond) // in a bubble
 			}
 		}()
 		a := w.start("a", func(c *framework.Config) { c.Workers = 2 })

@@ -268,7 +268,8 @@ func (w *worker) make(ctx context.Context, out *built, id engine.TaskID, sub *su
 	if len(sub.sub.Stores) == 0 {
 		return nil
 	}
-	out.restored, err = a.restore(ctx, out.claim.backend, id, sub, out.inputs)
+	restored, err := a.restore(ctx, out.claim.backend, id, sub, out.inputs)
+	out.restored += restored
 	return err
 }
 
@@ -280,6 +281,7 @@ func (w *worker) takeBuilt() error {
 	w.mu.Unlock()
 	for i, b := range inbox {
 		t := b.task
+		w.tally.RecordsRestored += b.restored // they are in the store, even if the task goes elsewhere now
 		if t.build != b.build || w.tasks[t.id] != t { // lost in the meantime
 			b.drop()
 			continue
@@ -349,7 +351,6 @@ func (w *worker) launch(t *task, b *built) error {
 		w.routes[in.topicPartition] = in
 	}
 	w.tally.TasksBuilt++
-	w.tally.RecordsRestored += b.restored
 	w.resume(t)
 	w.position(t)
 	w.idle = false

@@ -48,6 +48,8 @@ type world struct {
 	stores *dumps
 	wrote  map[string]int64
 	n      int
+	// outputs counts what has come out.
+	outputs func() int
 }
 
 // bubble runs a test in a synctest bubble: its time goes on only when everybody waits.
@@ -57,6 +59,7 @@ func bubble(t *testing.T, f func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, stores: newDumps(), wrote: make(map[string]int64)}
 		w.c = kafkatest.Start(t, kfake.SeedTopics(partitions, "in", "out"))
+		w.outputs = w.c.Count(t, "out")
 		f(w)
 	})
 }
@@ -190,7 +193,7 @@ func (w *world) await(what string, holds func() bool) {
 // awaitOutputs waits until there are as many outputs as words were written.
 func (w *world) awaitOutputs() {
 	w.t.Helper()
-	w.await("all outputs", func() bool { return len(w.c.ReadCommitted(w.t, "out")) >= w.n })
+	w.await("all outputs", func() bool { return w.outputs() >= w.n })
 }
 
 // runs waits until a member runs at least n tasks and is at rest.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,13 +19,15 @@ import (
 // Cluster is a broker in memory.
 type Cluster struct {
 	*kfake.Cluster
-	network kfake.VirtualNetwork
+	t        testing.TB // whose cleanup runs inside the bubble
+	network  kfake.VirtualNetwork
+	producer *kgo.Client
 }
 
 // Start starts a cluster of one broker. It is closed when the test ends, inside a bubble before the bubble does.
 func Start(t testing.TB, opts ...kfake.Opt) *Cluster {
 	t.Helper()
-	c := &Cluster{}
+	c := &Cluster{t: t}
 	k, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(c.network.Listen)}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
@@ -56,14 +59,32 @@ func (c *Cluster) Client(t testing.TB, opts ...kgo.Opt) *kgo.Client {
 // Produce writes records to the partitions that they name.
 func (c *Cluster) Produce(t testing.TB, records ...*kgo.Record) {
 	t.Helper()
-	cl, err := kgo.NewClient(append(c.Options(), kgo.SeedBrokers(c.ListenAddrs()...), kgo.DisableClientMetrics(), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
-	if err != nil {
+	if c.producer == nil {
+		c.producer = c.Client(c.t, kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0))
+	}
+	if err := c.producer.ProduceSync(context.Background(), records...).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
-	defer cl.Close()
-	if err := cl.ProduceSync(context.Background(), records...).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+}
+
+// Count counts the committed records of a topic as they come. The result may be called at any time until the test ends.
+func (c *Cluster) Count(t testing.TB, topic string) func() int {
+	t.Helper()
+	cl := c.Client(t, kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	var n atomic.Int64
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			n.Add(int64(cl.PollFetches(ctx).NumRecords()))
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return func() int { return int(n.Load()) }
 }
 
 // ReadCommitted returns all committed records of the topics, partition by partition in the order of offsets, up to where open
