@@ -281,7 +281,7 @@ func (w *worker) takeBuilt() error {
 	w.mu.Unlock()
 	for i, b := range inbox {
 		t := b.task
-		w.tally.RecordsRestored += b.restored // they are in the store, even if the task goes elsewhere now
+		w.tally.RecordsRestored += b.restored         // they are in the store, even if the task goes elsewhere now
 		if t.build != b.build || w.tasks[t.id] != t { // lost in the meantime
 			b.drop()
 			continue
