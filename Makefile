@@ -19,7 +19,8 @@ check: ## formatting, vet, staticcheck, the rules of ARCHITECTURE.md, tidy modul
 	@out=$$($(TOOL) gofumpt -l .); if [ -n "$$out" ]; then echo "not in gofumpt's form; run: $(TOOL) gofumpt -w ."; echo "$$out"; exit 1; fi
 	go vet ./...
 	go vet $(TAGS) ./...
-	$(TOOL) staticcheck $(TAGS) ./...
+	go vet -tags 'synctests kafka' ./...
+	$(TOOL) staticcheck -tags 'synctests,kafka' ./...
 	go test ./internal/archtest
 	go mod tidy -diff
 	cd tools && go mod tidy -diff
@@ -35,6 +36,10 @@ test: ## all tests, then again under the race detector where concurrency lives
 	else \
 		echo "not run under the race detector: it needs cgo and a C compiler ($$(go env CC))"; \
 	fi
+
+.PHONY: test-kafka
+test-kafka: ## integration tests on a real Apache Kafka; exits 2 without Java 17 and Maven
+	scripts/test-kafka.sh
 
 .PHONY: demo
 demo: ## the reference application on an embedded broker, which verifies itself

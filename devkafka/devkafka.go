@@ -1,7 +1,7 @@
-// Package devkafka runs an embedded broker: the Kafka protocol over TCP on 127.0.0.1, in this process, up in milliseconds.
+// Package devkafka runs brokers for developing, for demos and for tests, without a container: one in this process, and a real one.
 //
-// It is for developing, for demos and for tests that want a broker without a container. Clients of every language can use it,
-// with transactions and consumer groups. It is not a Kafka to trust with data, nor one to prove a service on:
+// [Start] runs an embedded broker: the Kafka protocol over TCP on 127.0.0.1, in this process, up in milliseconds. Clients of every
+// language can use it, with transactions and consumer groups. It is not a Kafka to trust with data, nor one to prove a service on:
 //
 //   - One node, no replication, no security. What was written lives in memory, or in Config.DataDir without fsync.
 //   - A topic without a retention of its own keeps everything; a real broker's default deletes after seven days.
@@ -9,6 +9,22 @@
 //   - Transactions end at once. A real broker takes a while and says CONCURRENT_TRANSACTIONS meanwhile, and it makes the first
 //     write of the next transaction wait.
 //   - Streams groups, tiered storage and quotas are missing. Nothing is known of its speed: measure on a real broker.
+//
+// [StartKafka] runs Apache Kafka itself, a single node in a Java process of its own, up in about five seconds. It is for integration
+// tests, those of this library and those of the services that use it: compaction, retention, bounds of timestamps, the timing of
+// transactions and what a broker's crash leaves behind are the real ones. What one node cannot show is replication. It needs Java,
+// and Maven the first time; a test that uses it is well kept behind a build tag:
+//
+//	//go:build kafka
+//
+//	func TestOrders(t *testing.T) {
+//		kafka, err := devkafka.StartKafka(devkafka.KafkaConfig{Topics: map[string]int32{"orders": 4}})
+//		if err != nil {
+//			t.Fatal(err)
+//		}
+//		t.Cleanup(kafka.Close)
+//		// kafka.Addrs() are the brokers to use.
+//	}
 package devkafka
 
 import (

@@ -24,7 +24,10 @@ func start(t *testing.T, c devkafka.Config) *devkafka.Broker {
 	return b
 }
 
-func client(t *testing.T, b *devkafka.Broker, opts ...kgo.Opt) *kgo.Client {
+// broker is either kind.
+type broker interface{ Addrs() []string }
+
+func client(t *testing.T, b broker, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	cl, err := kgo.NewClient(append(opts, kgo.SeedBrokers(b.Addrs()...))...)
 	if err != nil {
@@ -35,7 +38,7 @@ func client(t *testing.T, b *devkafka.Broker, opts ...kgo.Opt) *kgo.Client {
 }
 
 // read returns the values of the topic's first n records.
-func read(ctx context.Context, t *testing.T, b *devkafka.Broker, topic string, n int) []string {
+func read(ctx context.Context, t *testing.T, b broker, topic string, n int) []string {
 	t.Helper()
 	cl := client(t, b, kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	var values []string
@@ -49,7 +52,7 @@ func read(ctx context.Context, t *testing.T, b *devkafka.Broker, topic string, n
 	return values
 }
 
-func write(ctx context.Context, t *testing.T, b *devkafka.Broker, topic, value string) {
+func write(ctx context.Context, t *testing.T, b broker, topic, value string) {
 	t.Helper()
 	if err := client(t, b).ProduceSync(ctx, &kgo.Record{Topic: topic, Value: []byte(value)}).FirstErr(); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,5 @@
+//go:build kafka
+
+package devkafka_test
+
+const endsWithParent = true

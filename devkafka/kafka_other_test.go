@@ -1,0 +1,5 @@
+//go:build kafka && !linux
+
+package devkafka_test
+
+const endsWithParent = false
