@@ -95,59 +95,29 @@ type internalTopic struct {
 // that have to be there besides. Counts follow the records: a sub-topology has one task for each partition of its widest source,
 // and a repartition topic has what the user said, else what its readers must match, else what its writers have.
 func resolve(plan *graph.Plan, n naming, have map[string]int32) (*layout, []internalTopic, error) {
-	count := make(map[string]int32)
-	explicit := make(map[string]int32)
-	writers := make(map[string][]int)
-	for si, sub := range plan.SubTopologies {
-		for i := range sub.Sources {
-			if s := &sub.Sources[i]; !s.Repartition {
-				count[s.Topic] = have[s.Topic]
-			}
+	count, err := plan.Partitions(have, func(t graph.Topic) string {
+		if t.Repartition {
+			return "repartition topic " + n.repartition(n.app, t.Name)
 		}
-		for i := range sub.Sinks {
-			s := &sub.Sinks[i]
-			if !s.Repartition {
-				continue
-			}
-			topic := n.sink(s)
-			writers[topic] = append(writers[topic], si)
-			explicit[topic] = max(explicit[topic], s.Partitions)
-		}
+		return "topic " + t.Name
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("framework: %w", err)
 	}
-	for topic, c := range explicit {
-		if c > 0 {
-			count[topic] = c
-		}
-	}
-	for {
-		progress := matchCopartitioned(plan, n, count)
-		if !progress {
-			progress = followWriters(plan, n, count, writers)
-		}
-		if !progress {
-			break
-		}
-	}
-	var errs []error
 	lay := &layout{topics: make(map[string]topicInfo), source: make(map[string]sourceRef)}
 	var made []internalTopic
 	for si, sub := range plan.SubTopologies {
-		sl := subLayout{sub: sub}
+		sl := subLayout{sub: sub, tasks: sub.Tasks(count)}
 		for i := range sub.Sources {
 			topic := n.source(&sub.Sources[i])
-			c := count[topic]
-			if c == 0 {
-				errs = append(errs, fmt.Errorf("framework: cannot tell how many partitions repartition topic %s needs: it only depends on itself; say it where the topic is named", topic))
-			}
+			c := count[sub.Sources[i].Ref()]
 			sl.sources = append(sl.sources, topic)
-			sl.tasks = max(sl.tasks, c)
 			lay.source[topic] = sourceRef{si, i}
 			lay.topics[topic] = topicInfo{partitions: c}
 			if sub.Sources[i].Repartition {
 				made = append(made, internalTopic{name: topic, partitions: c, sub: si, store: -1})
 			}
 		}
-		errs = append(errs, checkCopartitioned(sub, sl.sources, count)...)
 		lay.subs = append(lay.subs, sl)
 	}
 	for si := range lay.subs {
@@ -169,76 +139,7 @@ func resolve(plan *graph.Plan, n naming, have map[string]int32) (*layout, []inte
 			sl.changelogs = append(sl.changelogs, name)
 		}
 	}
-	return lay, made, errors.Join(errs...)
-}
-
-// matchCopartitioned gives a repartition topic without a count that of a topic that it has to match.
-func matchCopartitioned(plan *graph.Plan, n naming, count map[string]int32) bool {
-	progress := false
-	for _, sub := range plan.SubTopologies {
-		for _, set := range sub.Copartitioned {
-			var known int32
-			for _, i := range set {
-				known = max(known, count[n.source(&sub.Sources[i])])
-			}
-			for _, i := range set {
-				if s := &sub.Sources[i]; known > 0 && s.Repartition && count[n.source(s)] == 0 {
-					count[n.source(s)], progress = known, true
-				}
-			}
-		}
-	}
-	return progress
-}
-
-// followWriters gives one repartition topic whose writers are all known the number of tasks of the largest. It gives only one at a
-// time, since that may decide what others have to match.
-func followWriters(plan *graph.Plan, n naming, count map[string]int32, writers map[string][]int) bool {
-	for _, sub := range plan.SubTopologies {
-		for i := range sub.Sources {
-			topic := n.source(&sub.Sources[i])
-			if count[topic] > 0 {
-				continue
-			}
-			var widest int32
-			for _, w := range writers[topic] {
-				tasks := int32(0)
-				for j := range plan.SubTopologies[w].Sources {
-					c := count[n.source(&plan.SubTopologies[w].Sources[j])]
-					if c == 0 {
-						tasks = 0
-						break
-					}
-					tasks = max(tasks, c)
-				}
-				if tasks == 0 {
-					widest = 0
-					break
-				}
-				widest = max(widest, tasks)
-			}
-			if widest > 0 {
-				count[topic] = widest
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func checkCopartitioned(sub *graph.SubTopology, topics []string, count map[string]int32) []error {
-	var errs []error
-	for _, set := range sub.Copartitioned {
-		for _, i := range set[min(1, len(set)):] {
-			a, b := topics[set[0]], topics[i]
-			if count[a] == count[b] {
-				continue
-			}
-			errs = append(errs, fmt.Errorf("framework: %s has %d partitions and %s has %d, but they meet in one operator: equal keys would be in different tasks; give them the same count, or send one through a repartition topic",
-				a, count[a], b, count[b]))
-		}
-	}
-	return errs
+	return lay, made, nil
 }
 
 // taskOf returns the task that reads a partition.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/headrace/headrace/internal/engine"
 	"github.com/headrace/headrace/internal/restore"
 	"github.com/headrace/headrace/state"
@@ -32,9 +34,14 @@ func (a *App) restore(ctx context.Context, backend state.Backend, id engine.Task
 		if !ok {
 			continue
 		}
-		task.Stores = append(task.Stores, restore.Store{
-			Store: src.Store, Topic: tp.topic, Partition: tp.partition, Bounded: true, UpTo: in.offset,
-		})
+		st := restore.Store{Store: src.Store, Topic: tp.topic, Partition: tp.partition, Bounded: true, UpTo: in.offset}
+		if check := src.Check; check != nil {
+			st.Check = func(r *kgo.Record) error {
+				rec := raw(r)
+				return check(&rec)
+			}
+		}
+		task.Stores = append(task.Stores, st)
 	}
 	result, err := a.restorer.Restore(ctx, task, time.Now, nil)
 	return result.Records, err

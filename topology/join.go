@@ -30,7 +30,7 @@ func JoinTable[K, V, T, V2 any](s Stream[K, V], t Table[K, T], f func(V, T) V2) 
 		if err != nil { // the plan lists the store: this cannot be
 			return func(Record[K, V]) error { return err }
 		}
-		guard := keyed[K, V](in, m, s.n.key)
+		guard := keyed[K, V](in, m, t.n.key) // as the table's topic encodes keys
 		return func(r Record[K, V]) error {
 			key, ok, err := guard(&r)
 			if !ok || err != nil {

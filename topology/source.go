@@ -43,26 +43,32 @@ func newEntry[K, V any](in *instance, n *node[K, V], t TopicOf[K, V]) (*entry[K,
 	return &entry[K, V]{t: t, rt: in.rt, at: in.rt.At(), node: n.m.local, out: out}, err
 }
 
-func (e *entry[K, V]) Head(r *graph.Raw) (int64, error) {
-	e.head = Record[K, V]{Time: r.Time, raw: r}
+func (e *entry[K, V]) Head(r *graph.Raw) (at int64, err error) {
+	e.head, at, err = e.t.decode(r)
+	return at, err
+}
+
+// decode makes a record, and says when it happened.
+func (t TopicOf[K, V]) decode(r *graph.Raw) (Record[K, V], int64, error) {
+	rec := Record[K, V]{Time: r.Time, raw: r}
 	var err error
 	if r.Key == nil {
-		e.head.nullKey = true
-	} else if e.head.Key, err = e.t.key.Decode(r.Key); err != nil {
-		return 0, fmt.Errorf("decode the key (%d bytes): %w", len(r.Key), err)
+		rec.nullKey = true
+	} else if rec.Key, err = t.key.Decode(r.Key); err != nil {
+		return rec, 0, fmt.Errorf("decode the key (%d bytes): %w", len(r.Key), err)
 	}
 	if r.Value == nil {
-		e.head.null = true
-	} else if e.head.Value, err = e.t.value.Decode(r.Value); err != nil {
-		return 0, fmt.Errorf("decode the value (%d bytes): %w", len(r.Value), err)
+		rec.null = true
+	} else if rec.Value, err = t.value.Decode(r.Value); err != nil {
+		return rec, 0, fmt.Errorf("decode the value (%d bytes): %w", len(r.Value), err)
 	}
-	if e.t.eventTime != nil {
-		if e.head.null {
-			return graph.NoTime, nil // its time would be in the value; the broker's is another clock
+	if t.eventTime != nil {
+		if rec.null {
+			return rec, graph.NoTime, nil // its time would be in the value; the broker's is another clock
 		}
-		e.head.Time = e.t.eventTime(e.head).UnixMilli()
+		rec.Time = t.eventTime(rec).UnixMilli()
 	}
-	return e.head.Time, nil
+	return rec, rec.Time, nil
 }
 
 func (e *entry[K, V]) Record() error {
@@ -84,7 +90,7 @@ type Table[K, V any] struct {
 }
 
 // TableFrom reads a topic as a table kept in the store of that name. The last value of a key wins, whatever its event time; a null
-// value deletes; a null key is dropped and counted. The topic is the store's changelog: it should be compacted, and nothing is
+// value deletes, and so does a record that the policy skips because it cannot be decoded; a null key is dropped and counted. The topic is the store's changelog: it should be compacted, and nothing is
 // written beside it; the times in the store are the broker's timestamps. Before a task's streams start, the topic is read to the
 // end that it had when the task was assigned. Kafka Streams: StreamsBuilder.table.
 func TableFrom[K, V any](b *Builder, store string, t TopicOf[K, V]) Table[K, V] {
@@ -93,6 +99,18 @@ func TableFrom[K, V any](b *Builder, store string, t TopicOf[K, V]) Table[K, V] 
 	st := b.store(n.m, state.Spec{Name: store, Kind: state.KeyValueKind, SourceTopic: t.name})
 	def := b.source(n.m, graph.Source{Topic: t.name, Table: true, Watermarks: t.watermarks})
 	def.store = st
+	def.src.Check = func(r *graph.Raw) (err error) {
+		defer func() {
+			if v := recover(); v != nil { // of the user's EventTime or serde
+				err = fmt.Errorf("panic: %v", v)
+			}
+		}()
+		_, at, err := t.decode(r)
+		if err == nil && at < 0 && at != graph.NoTime {
+			err = fmt.Errorf("event time %d ms is before 1970", at)
+		}
+		return err
+	}
 	def.make = func(in *instance) (graph.Entry, error) {
 		s, err := in.rt.OpenStore(store, state.KeyValueKind)
 		if err != nil {
@@ -113,23 +131,27 @@ type tableEntry[K, V any] struct {
 
 func (e *tableEntry[K, V]) Record() error {
 	*e.at = e.node
-	r := &e.head
-	switch {
-	case r.nullKey:
+	if e.head.nullKey {
 		e.rt.Count(e.node, graph.NullKey)
 		return nil
-	case r.null:
-		if err := e.store.Delete(r.raw.Key); err != nil {
-			return err
-		}
-	default:
-		// The broker's timestamp, not the event time: a store restored from the topic must be the same, and restoring decodes nothing.
-		e.buf = state.AppendValue(e.buf[:0], r.raw.Time, r.raw.Value)
-		if err := e.store.Put(r.raw.Key, e.buf); err != nil {
-			return err
-		}
 	}
-	return e.out.push(*r)
+	if err := e.Keep(e.head.raw, false); err != nil {
+		return err
+	}
+	return e.out.push(e.head)
+}
+
+// Keep puts a record into the store, or deletes its key. A store restored from the topic must be the same.
+func (e *tableEntry[K, V]) Keep(r *graph.Raw, bad bool) error {
+	switch {
+	case r.Key == nil:
+		return nil
+	case r.Value == nil || bad:
+		return e.store.Delete(r.Key)
+	}
+	// The broker's timestamp, not the event time: restoring keeps no other.
+	e.buf = state.AppendValue(e.buf[:0], r.Time, r.Value)
+	return e.store.Put(r.Key, e.buf)
 }
 
 // Stream returns the table's changes as a stream. A deletion is a null value: Process and To see it, other operators drop and

@@ -134,8 +134,23 @@ func (t *Task) refuse(s *source, reason graph.Reason, cause error) error {
 		return err
 	}
 	t.skip(err)
+	if err := t.keep(s, true); err != nil {
+		return err
+	}
 	s.next = s.head.Offset + 1
 	return nil
+}
+
+// keep gives a skipped record the effect that it has in any case, if its source knows one.
+func (t *Task) keep(s *source, bad bool) error {
+	k, ok := s.entry.(graph.Keeper)
+	if !ok {
+		return nil
+	}
+	if err := k.Keep(&s.head, bad); err != nil && t.storeErr == nil {
+		t.storeErr = fmt.Errorf("engine: task %s: keep what table topic %s has: %w", t.cfg.ID, s.cfg.Topic, err)
+	}
+	return t.storeErr
 }
 
 func (t *Task) skip(err *RecordError) {
@@ -163,6 +178,9 @@ func (t *Task) process(s *source) error {
 			return rerr
 		}
 		t.skip(rerr)
+		if err := t.keep(s, false); err != nil {
+			return err
+		}
 	}
 	t.records++
 	s.next = s.head.Offset + 1

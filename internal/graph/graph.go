@@ -78,6 +78,10 @@ type Source struct {
 	// Table says that the topic is read to its end before the streams of the task start; Store is then the index of its store.
 	Table bool
 	Store int
+	// Check tells whether a record of a table can be used at all: it decodes, and its event time is a time. One that cannot be used
+	// deletes its key, here and when the store is restored: compaction may have taken the value before it. It is safe for
+	// concurrent use.
+	Check func(*Raw) error
 	// Watermarks generates the watermark of each partition of an outside topic.
 	Watermarks window.Watermarks
 }
@@ -129,6 +133,14 @@ type Entry interface {
 	// Advance tells the operators behind the source that its watermark is w. It runs no user code and emits nothing: what
 	// becomes due stays with the Clocks.
 	Advance(w int64)
+}
+
+// Keeper is an Entry whose records have an effect of their own that stays when the policy skips them: the topic of a table is the
+// table's truth, and a store restored from it has no other.
+type Keeper interface {
+	// Keep gives r that effect, without user code, after everything else has been rolled back. bad says that it could not be
+	// decoded, or has no possible event time.
+	Keep(r *Raw, bad bool) error
 }
 
 // Clock is an operator that keeps event time: it has a watermark, may have work that time has made due, and holds back the

@@ -199,8 +199,13 @@ func (rd *reader) take(ctx context.Context, got fetched) (wait bool, err error) 
 			n, size := upTo(got.records[i:])
 			c.mutations, arena = make([]state.Mutation, 0, n), make([]byte, 0, size)
 		}
+		value := rec.Value
+		if rd.Check != nil && value != nil && rd.Check(rec) != nil {
+			value = nil
+			c.skipped++
+		}
 		var m state.Mutation
-		m, arena, err = changelog.Decode(arena, rd.Store.Store, rd.spec, changelog.Record{Key: rec.Key, Value: rec.Value, Time: rec.Timestamp.UnixMilli()})
+		m, arena, err = changelog.Decode(arena, rd.Store.Store, rd.spec, changelog.Record{Key: rec.Key, Value: value, Time: rec.Timestamp.UnixMilli()})
 		switch {
 		case err == nil:
 		case errors.Is(err, changelog.ErrNullKey) && rd.spec.SourceTopic != "":

@@ -48,6 +48,9 @@ type Store struct {
 	// and not further, since what comes behind will be processed. Else it is restored to the end of the log.
 	Bounded bool
 	UpTo    int64
+	// Check, if not nil, says that a record cannot be used. It deletes its key then, as processing it would. It is called from
+	// several goroutines.
+	Check func(*kgo.Record) error
 	// MaxAge is how old a store's position may be, 0 for any age. It has to be below the topic's delete.retention.ms: a store that
 	// was away for longer may have missed a tombstone, and would keep what was deleted.
 	MaxAge time.Duration
@@ -57,7 +60,7 @@ type Store struct {
 type Result struct {
 	// Records and Bytes are the records applied and the length of their keys and values.
 	Records, Bytes int64
-	// Skipped are records with a null key in topics that are not ours: a table has no place for them.
+	// Skipped are records in topics that are not ours that a table has no place for: with a null key, or refused by Check.
 	Skipped int64
 	// Wiped says how many stores were emptied and restored from the start of the log, because of an old, foreign or impossible
 	// position.

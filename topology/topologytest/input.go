@@ -22,9 +22,9 @@ type In[K, V any] struct {
 // Input returns the way into a topic that the topology reads.
 func Input[K, V any](d *Driver, t topology.TopicOf[K, V]) *In[K, V] {
 	d.helper()
-	l := d.topics[topicName{name: t.Name()}]
+	l := d.topics[topicName{Name: t.Name()}]
 	if l == nil || !l.read {
-		d.fail(fmt.Errorf("topologytest: Input(%s): %w", t.Name(), d.unknown(func(l *topicLog) bool { return l.read && !l.name.repartition })))
+		d.fail(fmt.Errorf("topologytest: Input(%s): %w", t.Name(), d.unknown(func(l *topicLog) bool { return l.read && !l.name.Repartition })))
 	}
 	k, v := t.Serdes()
 	return &In[K, V]{d: d, log: l, key: k, value: v}

@@ -64,26 +64,23 @@ func (d *Driver) layout(o options) error {
 		}
 	}
 	for name := range o.partitions {
-		if d.topics[topicName{name: name}] == nil {
+		if d.topics[topicName{Name: name}] == nil {
 			errs = append(errs, fmt.Errorf("topologytest: TopicPartitions(%q): %w", name, d.unknown(func(*topicLog) bool { return true })))
 		}
 	}
-	for d.match() || d.follow(writers) {
+	have := map[string]int32{}
+	for n, l := range d.topics {
+		have[n.Name] = int32(len(l.partitions))
+	}
+	count, err := d.plan.Partitions(have, func(t graph.Topic) string { return topicName(t).String() })
+	if err != nil {
+		errs = append(errs, fmt.Errorf("topologytest: %w", err))
 	}
 	for _, s := range d.subs {
+		s.tasks = s.plan.Tasks(count)
 		for _, l := range s.sources {
 			if len(l.partitions) == 0 {
-				errs = append(errs, fmt.Errorf("topologytest: %s: nothing says how many partitions it has; say so where it is named", l.name))
-			}
-			s.tasks = max(s.tasks, int32(len(l.partitions)))
-		}
-		for _, set := range s.plan.Copartitioned {
-			for _, i := range set[1:] {
-				a, b := s.sources[set[0]], s.sources[i]
-				if len(a.partitions) != len(b.partitions) {
-					errs = append(errs, fmt.Errorf("topologytest: %s has %d partitions and %s has %d, but they meet in one operator, so equal keys would be in different tasks; give them the same number, or send one through a repartition topic",
-						a.name, len(a.partitions), b.name, len(b.partitions)))
-				}
+				l.partitions = make([]partitionLog, count[graph.Topic(l.name)])
 			}
 		}
 		s.changelogs = make([][]changes, len(s.plan.Stores))
@@ -92,48 +89,6 @@ func (d *Driver) layout(o options) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// match gives a repartition topic the count of a topic that it meets in an operator.
-func (d *Driver) match() bool {
-	for _, s := range d.subs {
-		for _, set := range s.plan.Copartitioned {
-			known := 0
-			for _, i := range set {
-				known = max(known, len(s.sources[i].partitions))
-			}
-			for _, i := range set {
-				if l := s.sources[i]; known > 0 && len(l.partitions) == 0 {
-					l.partitions = make([]partitionLog, known)
-					return true
-				}
-			}
-		}
-	}
-	return false
-}
-
-// follow gives one repartition topic the number of tasks that its widest writer has, once that is known of all writers.
-func (d *Driver) follow(writers map[*topicLog][]*sub) bool {
-	for _, s := range d.subs {
-		for _, l := range s.sources {
-			if len(l.partitions) > 0 || len(writers[l]) == 0 {
-				continue
-			}
-			tasks, known := 0, true
-			for _, w := range writers[l] {
-				for _, in := range w.sources {
-					known = known && len(in.partitions) > 0
-					tasks = max(tasks, len(in.partitions))
-				}
-			}
-			if known {
-				l.partitions = make([]partitionLog, tasks)
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // unknown is the error for a topic that the topology does not have, with those that it has.

@@ -63,9 +63,9 @@ type Out[K, V any] struct {
 // topic by the name that the topology gave it. Readers of one topic do not disturb each other.
 func Output[K, V any](d *Driver, t topology.TopicOf[K, V]) *Out[K, V] {
 	d.helper()
-	l := d.topics[topicName{name: t.Name()}]
+	l := d.topics[topicName{Name: t.Name()}]
 	if l == nil {
-		l = d.topics[topicName{name: t.Name(), repartition: true}]
+		l = d.topics[topicName{Name: t.Name(), Repartition: true}]
 	}
 	if l == nil || !l.written {
 		d.fail(fmt.Errorf("topologytest: Output(%s): %w", t.Name(), d.unknown(func(l *topicLog) bool { return l.written })))

@@ -88,6 +88,9 @@ func (s *sub) sourceRecords(store int, partition int32) []changelog.Record {
 		p := &s.sources[i].partitions[partition]
 		var records []changelog.Record
 		for _, r := range p.records[:p.offset] {
+			if r.Value != nil && src.Check(&r) != nil {
+				r.Value = nil // as the application does
+			}
 			records = append(records, changelog.Record{Key: r.Key, Value: r.Value, Time: r.Time})
 		}
 		return records

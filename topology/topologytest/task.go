@@ -63,7 +63,7 @@ func (d *Driver) makeTask(provider state.Provider, s *sub, partition int32) (*ta
 	cfg := engine.Config{ID: id, Sub: s.plan, Txn: t.txn, Policy: d.policy, Now: d.now}
 	first := true
 	for i := range s.plan.Sources {
-		src := engine.SourceConfig{Topic: s.sources[i].name.name}
+		src := engine.SourceConfig{Topic: s.sources[i].name.Name}
 		if int(partition) >= len(s.sources[i].partitions) {
 			src.Absent = true
 		} else {

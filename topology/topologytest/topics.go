@@ -10,16 +10,13 @@ import (
 )
 
 // topicName tells a repartition topic, which has the name that the topology gave it, from a topic of that name.
-type topicName struct {
-	name        string
-	repartition bool
-}
+type topicName graph.Topic
 
 func (n topicName) String() string {
-	if n.repartition {
-		return "repartition topic " + n.name
+	if n.Repartition {
+		return "repartition topic " + n.Name
 	}
-	return "topic " + n.name
+	return "topic " + n.Name
 }
 
 // topicLog is a topic: all that was committed to it.
@@ -47,7 +44,7 @@ type place struct {
 // append adds a record. Its bytes are kept.
 func (l *topicLog) append(partition int32, r graph.Raw) {
 	p := &l.partitions[partition]
-	r.Topic, r.Partition, r.Offset = l.name.name, partition, int64(len(p.records))
+	r.Topic, r.Partition, r.Offset = l.name.Name, partition, int64(len(p.records))
 	p.records = append(p.records, r)
 }
 
