@@ -109,7 +109,7 @@ func (w *writer) write(ctx context.Context, c committer, b *batch, t *task, now 
 	if err := w.mutations(ctx, c, b, &bt, &cut, now); err != nil {
 		return err
 	}
-	if err := w.outputs(ctx, c, b, t, cut.Outputs); err != nil {
+	if err := w.outputs(ctx, c, b, t, cut.Outputs, now); err != nil {
 		return err
 	}
 	w.reports(ctx, c, b, t, cut.Reports, now)
@@ -158,7 +158,7 @@ func streamTime(cut *engine.Cut, now time.Time) int64 {
 	return t
 }
 
-func (w *writer) outputs(ctx context.Context, c committer, b *batch, t *task, outs []graph.Output) error {
+func (w *writer) outputs(ctx context.Context, c committer, b *batch, t *task, outs []graph.Output, now time.Time) error {
 	w.next++ // so that null keys spread, a transaction's to one partition
 	for i := range outs {
 		o := &outs[i]
@@ -176,6 +176,9 @@ func (w *writer) outputs(ctx context.Context, c committer, b *batch, t *task, ou
 			r.Partition = int32(uint32(w.next) % uint32(partitions))
 		}
 		r.Key, r.Value, r.Timestamp = o.Key, o.Value, time.UnixMilli(o.Time)
+		if o.Time < 0 { // it has none
+			r.Timestamp = now
+		}
 		if len(o.Headers) > 0 {
 			r.Headers = make([]kgo.RecordHeader, len(o.Headers))
 			for j, h := range o.Headers {

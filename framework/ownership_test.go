@@ -14,7 +14,7 @@ type scripted struct {
 }
 
 func (s *scripted) JoinGroupMetadata([]string, map[string][]int32, int32) []byte { return nil }
-func (s *scripted) ParseSyncAssignment([]byte) (map[string][]int32, error) { return s.next, nil }
+func (s *scripted) ParseSyncAssignment([]byte) (map[string][]int32, error)       { return s.next, nil }
 
 func (s *scripted) MemberBalancer([]kmsg.JoinGroupResponseMember) (kgo.GroupMemberBalancer, map[string]struct{}, error) {
 	return nil, nil, nil

@@ -296,6 +296,9 @@ func (w *worker) waitTime(now time.Time) time.Duration {
 	if !w.pendingSince.IsZero() {
 		wait = min(wait, max(w.app.set.MinCommitInterval, w.app.set.TxnGap)-now.Sub(w.lastEnd))
 		wait = max(wait, time.Millisecond)
+		if w.session.owns.isJoining() {
+			wait = tick / 5 // nothing can be committed before that is over, and nobody tells when
+		}
 	}
 	return wait
 }
@@ -418,6 +421,9 @@ func add(m map[string][]int32, tp topicPartition) map[string][]int32 {
 func (w *worker) step() error {
 	start := time.Now()
 	w.idle = true
+	if w.bytesDue() && w.session.owns.isJoining() {
+		return nil // enough is pending, and it cannot be committed now
+	}
 	units := 0
 	for now := start; ; now = time.Now() {
 		more := false
