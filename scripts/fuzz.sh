@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Runs every fuzz target of this module for a while, one after the other.
-# usage: scripts/fuzz.sh [duration, default 5s] [regexp of packages or targets]
+# usage: scripts/fuzz.sh [executions or duration, default 50000x] [regexp of packages or targets]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-duration=${1:-5s}
+duration=${1:-50000x}
 only=${2:-.}
 
 list() { # lines of "package target"
