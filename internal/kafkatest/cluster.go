@@ -4,6 +4,7 @@ package kafkatest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -172,7 +174,8 @@ func Fold(records []*kgo.Record) map[string]string {
 	return out
 }
 
-// Committed returns the group's committed offsets as topic[partition] → offset. It does not wait for open transactions.
+// Committed returns the group's committed offsets as topic[partition] → offset. It does not wait for open
+// transactions. Of a group that does not exist yet it returns none.
 func (c *Cluster) Committed(t testing.TB, group string) map[string]int64 {
 	t.Helper()
 	cl, err := kgo.NewClient(append(c.Options(), kgo.SeedBrokers(c.ListenAddrs()...), kgo.DisableClientMetrics())...)
@@ -181,7 +184,7 @@ func (c *Cluster) Committed(t testing.TB, group string) map[string]int64 {
 	}
 	defer cl.Close()
 	offsets, err := kadm.NewClient(cl).FetchOffsets(context.Background(), group)
-	if err != nil {
+	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
 		t.Fatal(err)
 	}
 	out := make(map[string]int64)
