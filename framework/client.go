@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -147,6 +148,28 @@ func (w *worker) connect(ctx context.Context) (*session, error) {
 		return nil, fmt.Errorf("framework: worker %d: get a producer id for %s: %w", w.id, w.transactionalID(), err)
 	}
 	return s, nil
+}
+
+// openGateAfter opens the gate if the end of a transaction takes that long, and returns what calls it off. While the transaction ends
+// nobody touches tasks, and a rebalance that gets through makes it end with an abort, so this is safe at any time. It is needed when
+// the group has thrown the member out: the client then waits for a heartbeat that nobody sends, until it is told that the membership
+// is lost, and that waits for the gate.
+func (s *session) openGateAfter(patience time.Duration) (callOff func()) {
+	var mu sync.Mutex
+	off := false
+	timer := time.AfterFunc(patience, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !off {
+			s.AllowRebalance()
+		}
+	})
+	return func() {
+		timer.Stop()
+		mu.Lock()
+		defer mu.Unlock()
+		off = true // not a moment later: the next poll shuts the gate
+	}
 }
 
 // close leaves the group and closes the client. It takes no longer than about patience: a join that is under way can hold a leave

@@ -60,6 +60,7 @@ func (w *worker) commit(ctx context.Context) error {
 	if err := sleep(ctx, w.app.set.TxnGap-time.Since(w.lastEnd)); err != nil {
 		return err
 	}
+	defer w.session.openGateAfter(gatePatience)()
 	now := time.Now()
 	b := &batch{mark: w.commits.mark()}
 	defer func() { w.pendingSince, w.lastEnd = time.Time{}, time.Now() }()
@@ -122,6 +123,9 @@ func (w *worker) abort(ctx context.Context, cause error) error {
 	w.rebuildAll()
 	return nil
 }
+
+// gatePatience is how long a transaction may take to end before the group need not wait for it any longer.
+const gatePatience = time.Second
 
 // maxFailures is how many transactions may fail in a row, each with a longer wait before its tasks run again.
 const maxFailures = 20

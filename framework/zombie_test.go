@@ -9,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/headrace/headrace/framework"
 	"github.com/headrace/headrace/serde"
@@ -175,6 +178,33 @@ func TestZombieWithWindowResultsOnly(t *testing.T) {
 		}
 		if na.Aborts == 0 || na.ReadBacks == 0 || nb.TasksBuilt == 0 || nb.RecordsRestored == 0 {
 			t.Errorf("the zombie was not refused: a %+v, b %+v", na, nb)
+		}
+	})
+}
+
+// The membership is lost while user code runs, and nobody tells: the client has stopped its heartbeats and waits for the gate to say
+// so, while the end of the transaction waits for a heartbeat. It must not wait for long.
+func TestMembershipIsLostWhileWorking(t *testing.T) {
+	bubble(t, func(w *world) {
+		s := newStall(150, 5*time.Second)
+		a := w.start("a", func(c *framework.Config) {
+			c.Topology = countWords(t, func(string) { s.call() })
+			c.CommitInterval = 10 * time.Millisecond
+		})
+		a.runs(2 * partitions)
+		w.write(400)
+		<-s.hung
+		lost := w.c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Err: kerr.UnknownMemberID, Count: 1})
+		<-s.awake
+		awake := time.Now()
+		w.awaitOutputs()
+		if took := time.Since(awake); took > 10*time.Second {
+			t.Errorf("it took %v to go on", took)
+		}
+		n := a.stop()
+		w.check(true)
+		if lost.Hits() != 1 || n.ReadBacks == 0 || n.TasksLost < 2*partitions || n.TasksBuilt < 4*partitions || n.Sessions != 1 {
+			t.Errorf("the membership was lost %d times: %+v", lost.Hits(), n)
 		}
 	})
 }
