@@ -4,12 +4,14 @@ package framework_test
 
 import (
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/headrace/headrace/framework"
@@ -23,20 +25,25 @@ func (w *world) through(wire *kafkatest.Wire) func(*framework.Config) {
 	return func(c *framework.Config) { c.Kafka = w.c.Through(wire) }
 }
 
+// decode reads a request into req.
+func decode(f kafkatest.Frame, req kmsg.Request) bool {
+	req.SetVersion(f.Version)
+	body := f.Bytes[8:] // key, version, correlation id
+	n := int(body[0])<<8 | int(body[1])
+	body = body[2+n:] // client id
+	if req.IsFlexible() {
+		body = body[1:] // tags
+	}
+	return req.ReadFrom(body) == nil
+}
+
 // commits says whether a request is an EndTxn that commits.
 func commits(f kafkatest.Frame) bool {
 	if f.Key != endTxn {
 		return false
 	}
 	req := kmsg.NewPtrEndTxnRequest()
-	req.Version = f.Version
-	body := f.Bytes[8:] // key, version, correlation id
-	n := int(body[0])<<8 | int(body[1])
-	body = body[2+n:] // client id
-	if f.Version >= 3 {
-		body = body[1:] // tags
-	}
-	return req.ReadFrom(body) == nil && req.Commit
+	return decode(f, req) && req.Commit
 }
 
 // nth counts commits and picks some of them by their number, from 1.
@@ -78,6 +85,65 @@ func TestCommittedButAnsweredWithUnknownServerError(t *testing.T) {
 			t.Errorf("forged %d answers, read back %d times and found %d committed, want at least 3 each", count.hits.Load(), n.ReadBacks, n.ReadBacksCommitted)
 		}
 		if n.TasksBuilt != 2*partitions || n.Aborts != 0 {
+			t.Errorf("what had committed was thrown away: %+v", n)
+		}
+	})
+}
+
+// The same with transactions that hold nothing but results of windows: the offsets in them are those of the commit before, and only
+// the number of the transaction that is kept with them tells that it was committed.
+func TestResultsCommittedButAnsweredWithUnknownServerError(t *testing.T) {
+	bubble(t, func(w *world) {
+		const keys = 3000
+		w.createTopics(1, "readings", "seconds")
+		const base = 1_600_000_000_000
+		var records []*kgo.Record
+		for i := range keys {
+			records = append(records, &kgo.Record{Topic: "readings", Key: fmt.Appendf(nil, "k%04d", i), Value: []byte("x"), Timestamp: time.UnixMilli(base)})
+		}
+		w.c.Produce(t, records...)
+
+		// Its hooks are called in the order of requests: one client makes them, and an end follows its offsets' answer.
+		var last, unmoved, forged atomic.Int64 // the offset in the last transaction, how many in a row had it, and answers
+		wire := &kafkatest.Wire{
+			Request: func(f kafkatest.Frame) bool {
+				req := kmsg.NewPtrTxnOffsetCommitRequest()
+				if f.Key == req.Key() && decode(f, req) {
+					offset := req.Topics[0].Partitions[0].Offset
+					if last.Swap(offset) == offset {
+						unmoved.Add(1)
+					} else {
+						unmoved.Store(0)
+					}
+				}
+				return true
+			},
+			Response: func(f kafkatest.Frame) bool {
+				// Not each: those that follow must build on what was found out.
+				if f.Key == endTxn && unmoved.Load()%3 == 1 {
+					f.SetError(kerr.UnknownServerError.Code)
+					forged.Add(1)
+				}
+				return true
+			},
+		}
+		m := w.start("a", func(c *framework.Config) {
+			c.Topology = windowResults(t, func() {})
+			c.Kafka = w.c.Through(wire)
+			c.MaxPendingBytes = 10_000 // so that closing takes many transactions, which move no offset
+		})
+		m.runs(1)
+		w.await("all readings to be in the store", func() bool { return w.c.Committed(t, appID)["readings[0]"] >= keys })
+		// One record closes all windows.
+		w.c.Produce(t, &kgo.Record{Topic: "readings", Key: []byte("last"), Value: []byte("x"), Timestamp: time.UnixMilli(base + 10_000)})
+		w.await("all results", func() bool { return len(w.c.ReadCommitted(t, "seconds")) >= keys })
+		n := m.stop()
+		w.checkResults(keys)
+		if forged.Load() < 3 || n.ReadBacks != forged.Load() || n.ReadBacksCommitted != forged.Load() {
+			t.Errorf("forged %d answers to transactions that moved no offset, want at least 3; read back %d times and found %d committed, want each",
+				forged.Load(), n.ReadBacks, n.ReadBacksCommitted)
+		}
+		if n.TasksBuilt != 1 || n.Aborts != 0 {
 			t.Errorf("what had committed was thrown away: %+v", n)
 		}
 	})

@@ -107,23 +107,47 @@ func TestHangingMemberGetsItsPartitionsBack(t *testing.T) {
 	})
 }
 
+// windowResults counts readings per key and second, and writes the counts when the second is over. look is called for each.
+func windowResults(t *testing.T, look func()) *topology.Topology {
+	t.Helper()
+	b := topology.NewBuilder()
+	in := topology.From(b, topology.Topic("readings", serde.String(), serde.String()))
+	perWindow := topology.Windowed(in.GroupByKey(), window.Tumbling(time.Second), window.Drop())
+	counts := topology.Count(perWindow, "per-second", topology.EmitOnClose()).Stream()
+	counts = counts.Peek(func(window.Key[string], int64) { look() })
+	counts.To(topology.Topic("seconds", window.KeySerde(serde.String()), serde.Int64()))
+	built, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return built
+}
+
+// checkResults wants one result of 1 for each key.
+func (w *world) checkResults(keys int) {
+	w.t.Helper()
+	seen := make(map[string]int)
+	for _, r := range w.c.ReadCommitted(w.t, "seconds") {
+		seen[string(r.Key)]++
+		if n := binary.BigEndian.Uint64(r.Value); n != 1 {
+			w.t.Fatalf("window %x has count %d, want 1", r.Key, n)
+		}
+	}
+	doubled := 0
+	for _, n := range seen {
+		if n != 1 {
+			doubled++
+		}
+	}
+	if len(seen) != keys || doubled > 0 {
+		w.t.Errorf("%d windows of %d have a result, %d of them more than one", len(seen), keys, doubled)
+	}
+}
+
 // A zombie that holds nothing but results of windows has moved no offset; its transaction must be refused like any other.
 func TestZombieWithWindowResultsOnly(t *testing.T) {
 	bubble(t, func(w *world) {
 		const keys = 3000
-		top := func(look func()) *topology.Topology {
-			b := topology.NewBuilder()
-			in := topology.From(b, topology.Topic("readings", serde.String(), serde.String()))
-			perWindow := topology.Windowed(in.GroupByKey(), window.Tumbling(time.Second), window.Drop())
-			counts := topology.Count(perWindow, "per-second", topology.EmitOnClose()).Stream()
-			counts = counts.Peek(func(window.Key[string], int64) { look() })
-			counts.To(topology.Topic("seconds", window.KeySerde(serde.String()), serde.Int64()))
-			built, err := b.Build()
-			if err != nil {
-				t.Fatal(err)
-			}
-			return built
-		}
 		w.createTopics(1, "readings", "seconds")
 		const base = 1_600_000_000_000
 		var records []*kgo.Record
@@ -134,7 +158,7 @@ func TestZombieWithWindowResultsOnly(t *testing.T) {
 
 		s := newStall(1500, time.Minute)
 		a := w.start("a", func(c *framework.Config) {
-			c.Topology = top(s.call)
+			c.Topology = windowResults(t, s.call)
 			c.MaxPendingBytes = 10_000 // so that closing takes many transactions, which move no offset
 		})
 		a.runs(1)
@@ -146,7 +170,7 @@ func TestZombieWithWindowResultsOnly(t *testing.T) {
 		if n := len(w.c.ReadCommitted(t, "seconds")); n == 0 || n >= keys {
 			t.Fatalf("%d results are out when the member hangs: want some, so that the record that closed the windows is committed", n)
 		}
-		b := w.start("b", func(c *framework.Config) { c.Topology = top(func() {}) })
+		b := w.start("b", func(c *framework.Config) { c.Topology = windowResults(t, func() {}) })
 		w.await("all results", func() bool { return len(w.c.ReadCommitted(t, "seconds")) >= keys })
 		select {
 		case <-s.awake:
@@ -157,22 +181,7 @@ func TestZombieWithWindowResultsOnly(t *testing.T) {
 		w.await("a to notice", func() bool { return a.Snapshot().Counters.ReadBacks > 0 })
 		na := a.stop()
 		nb := b.stop()
-		seen := make(map[string]int)
-		for _, r := range w.c.ReadCommitted(t, "seconds") {
-			seen[string(r.Key)]++
-			if n := binary.BigEndian.Uint64(r.Value); n != 1 {
-				t.Fatalf("window %x has count %d, want 1", r.Key, n)
-			}
-		}
-		doubled := 0
-		for _, n := range seen {
-			if n != 1 {
-				doubled++
-			}
-		}
-		if len(seen) != keys || doubled > 0 {
-			t.Errorf("%d windows of %d have a result, %d of them more than one", len(seen), keys, doubled)
-		}
+		w.checkResults(keys)
 		if after := w.c.Committed(t, appID)["readings[0]"]; after != before {
 			t.Errorf("the offset moved from %d to %d: the zombie was to hold no moved offset", before, after)
 		}

@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -93,72 +91,7 @@ func (c *Cluster) Count(t testing.TB, topic string) func() int {
 // transactions begin.
 func (c *Cluster) ReadCommitted(t testing.TB, topics ...string) []*kgo.Record {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	cl, err := kgo.NewClient(append(c.Options(), kgo.SeedBrokers(c.ListenAddrs()...), kgo.DisableClientMetrics(),
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(), kgo.FetchMaxWait(50*time.Millisecond))...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cl.Close()
-	adm := kadm.NewClient(cl)
-	starts, err := adm.ListStartOffsets(ctx, topics...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ends, err := adm.ListCommittedOffsets(ctx, topics...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	left := make(map[string]map[int32]int64)
-	from := make(map[string]map[int32]kgo.Offset)
-	n := 0
-	ends.Each(func(end kadm.ListedOffset) {
-		if end.Err != nil {
-			t.Fatalf("offsets of %s[%d]: %v", end.Topic, end.Partition, end.Err)
-		}
-		start, _ := starts.Lookup(end.Topic, end.Partition)
-		if start.Offset >= end.Offset {
-			return
-		}
-		if from[end.Topic] == nil {
-			left[end.Topic], from[end.Topic] = make(map[int32]int64), make(map[int32]kgo.Offset)
-		}
-		left[end.Topic][end.Partition] = end.Offset
-		from[end.Topic][end.Partition] = kgo.NewOffset().At(start.Offset)
-		n++
-	})
-	cl.AddConsumePartitions(from)
-	var out []*kgo.Record
-	for n > 0 {
-		fetches := cl.PollFetches(ctx)
-		if err := fetches.Err0(); err != nil {
-			t.Fatalf("read %v: %v; still to read: %v", topics, err, left)
-		}
-		fetches.EachRecord(func(r *kgo.Record) {
-			end, open := left[r.Topic][r.Partition]
-			if !open {
-				return
-			}
-			if r.Offset < end && !r.Attrs.IsControl() {
-				out = append(out, r)
-			}
-			if r.Offset+1 >= end {
-				delete(left[r.Topic], r.Partition)
-				n--
-			}
-		})
-	}
-	slices.SortStableFunc(out, func(a, b *kgo.Record) int {
-		if a.Topic != b.Topic {
-			return slices.Compare([]string{a.Topic}, []string{b.Topic})
-		}
-		if a.Partition != b.Partition {
-			return int(a.Partition) - int(b.Partition)
-		}
-		return int(a.Offset - b.Offset)
-	})
-	return out
+	return readCommitted(t, append(c.Options(), kgo.SeedBrokers(c.ListenAddrs()...)), topics)
 }
 
 // Fold returns the last value of each key, without the keys whose last value is null: what a store restored from a changelog holds.
