@@ -44,6 +44,40 @@ func TestNewReturnsAllMistakesAtOnce(t *testing.T) {
 	}
 }
 
+// TestNewHoldsTimeoutsToEachOther: what is allowed works together with what else is set, and what is refused says with which field
+// it does not.
+func TestNewHoldsTimeoutsToEachOther(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		session, transaction, commit time.Duration
+		refused                      []string // what the error says; none: it is allowed
+	}{
+		{0, 0, 0, nil},
+		{3 * time.Second, 10 * time.Second, 0, nil},
+		{10 * time.Second, 10 * time.Second, 8 * time.Second, nil},
+		{time.Minute, 0, 0, []string{"TransactionTimeout is 30s", "SessionTimeout"}},
+		{10 * time.Second, 9 * time.Second, 0, []string{"TransactionTimeout is 9s", "SessionTimeout"}},
+		{500 * time.Millisecond, 0, 0, []string{"SessionTimeout is 500ms"}},
+		{-1, 0, 0, []string{"SessionTimeout"}},
+		{0, -1, 0, []string{"TransactionTimeout"}},
+		{6 * time.Second, 6 * time.Second, 5 * time.Second, []string{"CommitInterval is 5s", "TransactionTimeout"}},
+		{0, 0, 25 * time.Second, []string{"CommitInterval is 25s", "TransactionTimeout"}},
+	} {
+		_, err := framework.New(framework.Config{
+			AppID: "app", Brokers: []string{"localhost:9092"}, Topology: counting(t), State: state.Memory(),
+			SessionTimeout: c.session, TransactionTimeout: c.transaction, CommitInterval: c.commit,
+		})
+		if len(c.refused) == 0 && err != nil {
+			t.Errorf("session %v, transaction %v, commit %v: %v", c.session, c.transaction, c.commit, err)
+		}
+		for _, want := range c.refused {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("session %v, transaction %v, commit %v: the error does not say %q: %v", c.session, c.transaction, c.commit, want, err)
+			}
+		}
+	}
+}
+
 func TestNewTakesTheZeroConfigWithWhatItMustKnow(t *testing.T) {
 	t.Parallel()
 	app, err := framework.New(framework.Config{

@@ -30,10 +30,10 @@ var owned = []struct {
 	{"DisableIdempotentWrite", kgo.DisableIdempotentWrite, "nothing: transactions need it"},
 	{"RequiredAcks", kgo.RequiredAcks, "nothing: transactions need all"},
 	{"BlockRebalanceOnPoll", kgo.BlockRebalanceOnPoll, "nothing: the app does this"},
-	{"SessionTimeout", kgo.SessionTimeout, "nothing: it is 15 s"},
+	{"SessionTimeout", kgo.SessionTimeout, "Config.SessionTimeout"},
 	{"RebalanceTimeout", kgo.RebalanceTimeout, "nothing: it is 15 s"},
 	{"HeartbeatInterval", kgo.HeartbeatInterval, "nothing: it is 500 ms, since every member's commits wait for the slowest"},
-	{"TransactionTimeout", kgo.TransactionTimeout, "nothing: it is 30 s"},
+	{"TransactionTimeout", kgo.TransactionTimeout, "Config.TransactionTimeout"},
 	{"ProducerLinger", kgo.ProducerLinger, "Config.CommitInterval"},
 	{"AutoCommitInterval", kgo.AutoCommitInterval, "Config.CommitInterval"},
 	{"DefaultProduceTopic", kgo.DefaultProduceTopic, "a sink of the topology"},
@@ -114,10 +114,10 @@ func (w *worker) connect(ctx context.Context) (*session, error) {
 			s.rebalanced.Add(1)
 		}),
 		kgo.OnPartitionsCallbackBlocked(func(context.Context, *kgo.Client) { s.blocked.Store(true) }),
-		kgo.SessionTimeout(sessionTimeout),
-		kgo.HeartbeatInterval(heartbeatInterval),
+		kgo.SessionTimeout(w.app.set.SessionTimeout),
+		kgo.HeartbeatInterval(w.app.set.heartbeat()),
 		kgo.RebalanceTimeout(rebalanceTimeout),
-		kgo.TransactionTimeout(transactionTimeout),
+		kgo.TransactionTimeout(w.app.set.TransactionTimeout),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		// Positions must move over the markers of transactions, or a partition that ends with one is never read to its end.
 		kgo.KeepControlRecords(),
@@ -141,7 +141,7 @@ func (w *worker) connect(ctx context.Context) (*session, error) {
 	}
 	s.GroupTransactSession = gts
 	s.owns.start(func() string { member, _ := gts.Client().GroupMetadata(); return member })
-	idCtx, done := context.WithTimeout(ctx, endTimeout)
+	idCtx, done := context.WithTimeout(ctx, w.app.set.endTimeout())
 	defer done()
 	if _, _, err := gts.Client().ProducerID(idCtx); err != nil {
 		s.close(0)

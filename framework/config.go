@@ -55,6 +55,19 @@ type Config struct {
 	// input commits after this time. Each worker also keeps 5 ms for every worker of the app, so that an app makes no more than 200
 	// commits a second.
 	MinCommitInterval time.Duration
+	// SessionTimeout is how long the group waits for a worker that gives no sign of life before it gives its tasks to others.
+	// Default 15 s, at least 1 s. While it waits, nobody else can have the tasks of a process that died, and the processing of
+	// their partitions stands still. Less notices sooner, but takes a long pause, of the garbage collector, the disk or the machine,
+	// for a death: the tasks move, and what the worker had not committed is processed again by others. Brokers refuse what is
+	// outside of their group.min.session.timeout.ms, 6 s by default, and group.max.session.timeout.ms. Kafka Streams:
+	// session.timeout.ms, 45 s.
+	SessionTimeout time.Duration
+	// TransactionTimeout is how long a transaction may be open before the broker aborts it. Default 30 s. It must be longer than
+	// CommitInterval and at least SessionTimeout. A transaction that a process left behind without coming back keeps read-committed
+	// readers of its outputs, and whoever gets its tasks, waiting for that long at most. Less makes that wait shorter, but a worker
+	// whose commit takes longer, because a broker is slow or away, loses the transaction and does its work again. Brokers refuse
+	// more than their transaction.max.timeout.ms, 15 min by default. Kafka Streams: transaction.timeout.ms, 10 s.
+	TransactionTimeout time.Duration
 	// TxnGap is how long nothing is produced after a commit. Default 5 ms: a broker makes a produce that follows a commit at once
 	// wait for 20 ms. Negative is no gap.
 	TxnGap time.Duration
@@ -87,16 +100,21 @@ type settings struct {
 }
 
 const (
-	sessionTimeout     = 15 * time.Second
-	heartbeatInterval  = 500 * time.Millisecond // everybody's commit waits for the slowest to notice a rebalance
-	rebalanceTimeout   = 15 * time.Second
-	transactionTimeout = 30 * time.Second
-	// endTimeout bounds a commit. It is below the transaction's timeout, so that the broker has not yet ended what we still try to.
-	endTimeout   = 25 * time.Second
-	drainTimeout = 10 * time.Second
+	minSessionTimeout = time.Second
+	heartbeatInterval = 500 * time.Millisecond // everybody's commit waits for the slowest to notice a rebalance
+	rebalanceTimeout  = 15 * time.Second
+	drainTimeout      = 10 * time.Second
 	// commitsPerSecond bounds the commits of an app.
 	commitsPerSecond = 200
 )
+
+// heartbeat is how often a worker gives a sign of life. Two may get lost before its session ends.
+func (s *settings) heartbeat() time.Duration { return min(heartbeatInterval, s.SessionTimeout/3) }
+
+// endTimeout bounds a commit. It is below the transaction's timeout, so that the broker has not yet ended what we still try to.
+func (s *settings) endTimeout() time.Duration { return endTimeout(s.TransactionTimeout) }
+
+func endTimeout(transactionTimeout time.Duration) time.Duration { return transactionTimeout / 6 * 5 }
 
 var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]+$`)
 
@@ -141,7 +159,11 @@ func (c Config) checkPlan(plan *graph.Plan, fingerprint uint64) (*settings, erro
 		name  string
 		value time.Duration
 	}{
-		{"CommitInterval", c.CommitInterval}, {"MinCommitInterval", c.MinCommitInterval}, {"TopicTimeout", c.TopicTimeout},
+		{"CommitInterval", c.CommitInterval},
+		{"MinCommitInterval", c.MinCommitInterval},
+		{"TopicTimeout", c.TopicTimeout},
+		{"SessionTimeout", c.SessionTimeout},
+		{"TransactionTimeout", c.TransactionTimeout},
 	} {
 		if f.value < 0 {
 			mistake("%s is %v: give a positive duration, or 0 for the default", f.name, f.value)
@@ -160,14 +182,23 @@ func (c Config) checkPlan(plan *graph.Plan, fingerprint uint64) (*settings, erro
 	setDefault(&c.Workers, 1)
 	setDefault(&c.CommitInterval, 100*time.Millisecond)
 	setDefault(&c.MinCommitInterval, 10*time.Millisecond)
+	setDefault(&c.SessionTimeout, 15*time.Second)
+	setDefault(&c.TransactionTimeout, 30*time.Second)
 	setDefault(&c.TxnGap, 5*time.Millisecond)
 	setDefault(&c.MaxQueuedBytes, 32<<20)
 	setDefault(&c.MaxPendingBytes, 16<<20)
 	setDefault(&c.TopicTimeout, 60*time.Second)
 	setDefault(&c.ReplicationFactor, -1)
 	c.TxnGap = max(c.TxnGap, 0)
-	if c.CommitInterval >= endTimeout {
-		mistake("CommitInterval is %v: give less than %v, the time that a transaction has", c.CommitInterval, endTimeout)
+	if end := endTimeout(c.TransactionTimeout); c.CommitInterval >= end {
+		mistake("CommitInterval is %v: give less than %v, the time that a transaction has within TransactionTimeout, which is %v", c.CommitInterval, end, c.TransactionTimeout)
+	}
+	if c.SessionTimeout > 0 && c.SessionTimeout < minSessionTimeout {
+		mistake("SessionTimeout is %v: give at least %v, or 0 for the default", c.SessionTimeout, minSessionTimeout)
+	}
+	if c.TransactionTimeout < c.SessionTimeout {
+		// A pause that the group forgives would cost the transaction.
+		mistake("TransactionTimeout is %v, below SessionTimeout, which is %v: give more", c.TransactionTimeout, c.SessionTimeout)
 	}
 	if c.MinCommitInterval > c.CommitInterval {
 		mistake("MinCommitInterval is %v, above CommitInterval, which is %v: give less", c.MinCommitInterval, c.CommitInterval)

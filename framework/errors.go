@@ -87,7 +87,7 @@ func classify(err error) class {
 		kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed,
 		kerr.TransactionalIDAuthorizationFailed, kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism,
 		kerr.UnsupportedVersion, kerr.InvalidTopicException, kerr.PolicyViolation, kerr.InvalidConfig, kerr.InvalidGroupID,
-		kerr.InvalidReplicationFactor, kerr.InvalidPartitions, kerr.OffsetMetadataTooLarge, kerr.InvalidTransactionTimeout,
+		kerr.InvalidReplicationFactor, kerr.InvalidPartitions, kerr.OffsetMetadataTooLarge, kerr.InvalidTransactionTimeout, kerr.InvalidSessionTimeout,
 		kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidTimestamp, kerr.InvalidRecord, kerr.InvalidRequiredAcks):
 		return refused
 	}

@@ -67,7 +67,7 @@ func (w *worker) reassign(ctx context.Context) error {
 	}
 	w.rebalanced = callbacks
 	// The session aborts its next transaction, whatever is in it. Give it an empty one.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.app.set.endTimeout())
 	defer cancel()
 	if err := w.commits.begin(); err != nil {
 		return err

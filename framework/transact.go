@@ -55,7 +55,7 @@ func (w *worker) commitIfDue(ctx context.Context) error {
 // commit makes one transaction of everything that is pending and finds out what became of it. An error means that the session is
 // of no use any more, or the app must end.
 func (w *worker) commit(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.app.set.endTimeout())
 	defer cancel()
 	if err := sleep(ctx, w.app.set.TxnGap-time.Since(w.lastEnd)); err != nil {
 		return err

@@ -191,7 +191,7 @@ func (w *worker) open(ctx context.Context) error {
 func (w *worker) settle(ctx context.Context) {
 	b := w.undecided
 	w.undecided = nil
-	ctx, cancel := context.WithTimeout(ctx, transactionTimeout+endTimeout)
+	ctx, cancel := context.WithTimeout(ctx, w.app.set.TransactionTimeout+w.app.set.endTimeout())
 	defer cancel()
 	if _, err := w.readBack(ctx, b); err != nil {
 		w.noteErr("read back", err)
