@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -65,16 +66,19 @@ type exactlyOnce struct {
 	session  *session
 	id       string
 	sequence *uint64 // of the transactional id; it outlives the session
+	produced bool    // the open transaction has records
 }
 
 func (e *exactlyOnce) begin() error {
 	if err := e.session.Begin(); err != nil {
 		return fmt.Errorf("framework: begin a transaction of %s: %w", e.id, err)
 	}
+	e.produced = false
 	return nil
 }
 
 func (e *exactlyOnce) produce(ctx context.Context, r *kgo.Record, promise func(*kgo.Record, error)) {
+	e.produced = true
 	e.session.Produce(ctx, r, promise)
 }
 
@@ -91,6 +95,9 @@ var errNoOffsets = errors.New("framework: the client ended a transaction without
 
 func (e *exactlyOnce) commit(ctx context.Context, offsets []offset) (bool, error) {
 	*e.sequence++
+	if !e.produced {
+		e.settled(ctx)
+	}
 	given := false
 	ctx = kgo.PreTxnCommitFnContext(ctx, func(req *kmsg.TxnOffsetCommitRequest) error {
 		// What the client would commit is what was polled. It has to be what was processed, of every task that wrote: the broker
@@ -107,6 +114,36 @@ func (e *exactlyOnce) commit(ctx context.Context, offsets []offset) (bool, error
 		return false, errNoOffsets
 	}
 	return ok, nil
+}
+
+const (
+	settlePoll     = 2 * time.Millisecond
+	settlePatience = time.Second
+)
+
+// settled waits until the coordinator is done with the transaction before. It answers the end of a transaction when its outcome is
+// decided, and writes the markers afterwards; what opens the next transaction until then is told CONCURRENT_TRANSACTIONS. A produce is
+// tried again, by the broker and by the client, but offsets that open a transaction are not: the client aborts. Whatever goes wrong
+// here is no more than that abort.
+func (e *exactlyOnce) settled(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, settlePatience)
+	defer cancel()
+	req := kmsg.NewPtrDescribeTransactionsRequest()
+	req.TransactionalIDs = []string{e.id}
+	for {
+		resp, err := req.RequestWith(ctx, e.session.Client())
+		if err != nil || len(resp.TransactionStates) != 1 || resp.TransactionStates[0].ErrorCode != 0 {
+			return // an old broker, or one that may not tell
+		}
+		switch resp.TransactionStates[0].State {
+		case "PrepareCommit", "PrepareAbort", "PrepareEpochFence":
+		default:
+			return
+		}
+		if sleep(ctx, settlePoll) != nil {
+			return
+		}
+	}
 }
 
 func (e *exactlyOnce) abort(ctx context.Context) error {

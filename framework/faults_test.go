@@ -239,6 +239,42 @@ func TestAbortWithADeepQueue(t *testing.T) {
 	})
 }
 
+// A broker that refuses for a long time is asked less and less often, and everything comes out once when it gives in.
+func TestBrokerThatRefusesIsNotHammered(t *testing.T) {
+	bubble(t, func(w *world) {
+		const refusals = 12
+		m := w.start("a", nil)
+		w.write(100)
+		m.runs(2 * partitions)
+		w.awaitOutputs()
+		before := m.Snapshot().Counters
+		refuse := w.c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.TxnOffsetCommit}, Err: kerr.TransactionAbortable, Count: refusals})
+		begin := time.Now()
+		w.write(100)
+		w.await("the first refusals", func() bool { return refuse.Hits() >= 2 })
+		if took := time.Since(begin); took > time.Second {
+			t.Errorf("it took %v to try again once: a single refusal is no reason to wait", took)
+		}
+		w.awaitOutputs()
+		// 0, 0.1, 0.2, 0.4 … seconds, at most 5.
+		if took := time.Since(begin); took < 30*time.Second || took > time.Minute {
+			t.Errorf("it took %v until the broker had refused %d times", took, refusals)
+		}
+		begin = time.Now()
+		w.c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.TxnOffsetCommit}, Err: kerr.TransactionAbortable, Count: 1})
+		w.write(100)
+		w.awaitOutputs()
+		if took := time.Since(begin); took > time.Second {
+			t.Errorf("it took %v after one more refusal: what was before is over", took)
+		}
+		n := m.stop()
+		w.check(true)
+		if refuse.Hits() != refusals || n.Aborts-before.Aborts != refusals+1 || n.ReadBacks-before.ReadBacks != refusals+1 {
+			t.Errorf("refused %d transactions: %+v", refuse.Hits(), n)
+		}
+	})
+}
+
 // A record that cannot be produced: the client would commit the others. Nothing of the transaction may be.
 func TestProduceFails(t *testing.T) {
 	bubble(t, func(w *world) {

@@ -143,7 +143,13 @@ func (w *worker) rebuild(t *task, storeFailed bool) {
 	w.start(t, wait)
 }
 
+// rebuildAll makes all tasks anew, after a transaction that failed. One that fails alone costs no wait: most are those that a
+// rebalance got into. Where each fails, the broker is not to be asked all the time.
 func (w *worker) rebuildAll() {
+	w.failures++
+	if w.failures > 1 {
+		w.restUntil = time.Now().Add(backoff(w.failures - 2))
+	}
 	for _, id := range w.ids() {
 		if t := w.tasks[id]; t.build == nil {
 			w.rebuild(t, false)

@@ -27,6 +27,12 @@ func (w *worker) bytesDue() bool {
 	return bytes >= w.app.set.MaxPendingBytes
 }
 
+// mayCommit says whether a commit could go well. While a join is under way it would be sent under the old generation, and refused:
+// the group is quick, or it takes the tasks away.
+func (w *worker) mayCommit(now time.Time) bool {
+	return !w.session.owns.isJoining() && !now.Before(w.restUntil)
+}
+
 // commitIfDue commits when the worker has caught up with its input, though not too often; at the latest after CommitInterval; early
 // when much has gathered or the group waits.
 func (w *worker) commitIfDue(ctx context.Context) error {
@@ -39,8 +45,7 @@ func (w *worker) commitIfDue(ctx context.Context) error {
 		w.pendingSince = now
 	}
 	switch {
-	case w.session.owns.isJoining():
-		// It would be sent under the old generation, and refused. The group is quick, or it takes the tasks away.
+	case !w.mayCommit(now):
 		return nil
 	case w.idle && now.Sub(w.lastEnd) >= w.app.set.MinCommitInterval:
 	case now.Sub(w.pendingSince) >= w.app.set.CommitInterval:
@@ -116,9 +121,8 @@ func (w *worker) abort(ctx context.Context, cause error) error {
 		return cause
 	}
 	w.noteErr("transaction", cause)
-	w.failures++
-	if w.failures >= maxFailures {
-		return fatal("worker %d: %d transactions failed in a row: %w", w.id, w.failures, cause)
+	if w.failures+1 >= maxFailures {
+		return fatal("worker %d: %d transactions failed in a row: %w", w.id, w.failures+1, cause)
 	}
 	w.rebuildAll()
 	return nil
@@ -127,7 +131,7 @@ func (w *worker) abort(ctx context.Context, cause error) error {
 // gatePatience is how long a transaction may take to end before the group need not wait for it any longer.
 const gatePatience = time.Second
 
-// maxFailures is how many transactions may fail in a row, each with a longer wait before its tasks run again.
+// maxFailures is how many transactions may fail in a row, each with a longer wait before the next.
 const maxFailures = 20
 
 // inquire finds out what became of a transaction to which the answer was no, or nothing that one can rely on: the client says no

@@ -66,6 +66,7 @@ type worker struct {
 	idle         bool      // no task has anything to do
 	stuck        bool      // all that is queued waits for something that is not
 	failures     int       // transactions that failed, without one that did not
+	restUntil    time.Time // no commit before, since the last ones failed
 
 	state     WorkerState
 	since     time.Time
@@ -296,7 +297,7 @@ func (w *worker) waitTime(now time.Time) time.Duration {
 	if !w.pendingSince.IsZero() {
 		wait = min(wait, max(w.app.set.MinCommitInterval, w.app.set.TxnGap)-now.Sub(w.lastEnd))
 		wait = max(wait, time.Millisecond)
-		if w.session.owns.isJoining() {
+		if !w.mayCommit(now) {
 			wait = tick / 5 // nothing can be committed before that is over, and nobody tells when
 		}
 	}
@@ -421,7 +422,7 @@ func add(m map[string][]int32, tp topicPartition) map[string][]int32 {
 func (w *worker) step() error {
 	start := time.Now()
 	w.idle = true
-	if w.bytesDue() && w.session.owns.isJoining() {
+	if w.bytesDue() && !w.mayCommit(start) {
 		return nil // enough is pending, and it cannot be committed now
 	}
 	units := 0
