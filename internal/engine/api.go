@@ -39,6 +39,10 @@ type Config struct {
 	Operators []wire.OperatorClock
 	// Policy is for undecodable records, negative timestamps, and errors and panics in user code.
 	Policy Policy
+	// Limits, if any, has what each sink of Sub does not take, and Refused the outputs that brokers did not take before, each with
+	// the error: a unit that makes one fails, with the reason Refused, under the Policy.
+	Limits  []SinkLimit
+	Refused map[OutputID]error
 	// Skipped, if set, is told of each record that the policy skips.
 	Skipped func(*RecordError)
 	// Now is the wall time when the task is made, in Unix milliseconds.
@@ -154,6 +158,8 @@ type OperatorStatus struct {
 //	PendingBytes() int                       how much
 //	Mutations() iter.Seq[state.Mutation]     the last value of each key changed in this transaction
 //	Cut() Cut
+//	OutputID(i int) OutputID                 finds the ith output of the Cut again after an abort
+//	Refused(i int, cause error) *RecordError the error for the ith output of the Cut
 //	Committed(positions []*state.Position) error   the transaction of the last Cut has committed: apply the overlay
 //	Status() Status
 //

@@ -19,6 +19,8 @@ type rig struct {
 	parts  int
 	absent map[string]int // topics that have fewer partitions than parts
 	policy engine.Policy
+	limits []engine.SinkLimit
+	refuse map[engine.OutputID]error
 	logs   map[string][][]graph.Raw
 	tasks  []*unit
 
@@ -81,7 +83,7 @@ func (u *unit) build() error {
 	var err error
 	u.task, err = engine.New(engine.Config{
 		ID: u.id, Sub: u.sub, Txn: state.NewTxn(u.backend, u.sub.Stores), Sources: u.sources, Operators: u.clocks,
-		Policy: u.r.policy, Now: u.now,
+		Policy: u.r.policy, Now: u.now, Limits: u.r.limits, Refused: u.r.refuse,
 		Skipped: func(e *engine.RecordError) { u.r.say("skipped %s: %v", e.Reason, e) },
 	})
 	return err

@@ -10,6 +10,7 @@ import (
 
 // source is one input partition of a task.
 type source struct {
+	index int32
 	plan  *graph.Source
 	cfg   SourceConfig
 	entry graph.Entry

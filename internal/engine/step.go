@@ -166,14 +166,16 @@ func (t *Task) process(s *source) error {
 	t.time = max(s.time, 0)
 	t.record = &s.head
 	save := t.save()
+	t.begin(s.index, s.head.Offset)
 	err := t.run(s)
 	t.record = nil
+	node, reason, err := t.outcome(err)
 	if err != nil || t.storeErr != nil {
 		t.rollback(save)
 		if t.storeErr != nil {
 			return t.storeErr
 		}
-		rerr := t.recordError(s, t.node(t.at), graph.SkippedError, err)
+		rerr := t.recordError(s, node, reason, err)
 		if t.cfg.Policy == Fail {
 			return rerr
 		}
@@ -190,11 +192,22 @@ func (t *Task) process(s *source) error {
 	return nil
 }
 
+// outcome is what became of a unit: err, or else that it made an output that cannot be written; and which node is to blame for it.
+func (t *Task) outcome(err error) (node string, reason graph.Reason, cause error) {
+	refusal, at := t.refusal, t.refusedAt
+	t.refusal = nil
+	if err == nil && refusal != nil {
+		return t.node(at), graph.Refused, refusal
+	}
+	return t.node(t.at), graph.SkippedError, err
+}
+
 // fire does one unit of what time has made due.
 func (t *Task) fire(c graph.Clock) error {
 	t.at = c.Node()
 	save := t.save()
-	err := t.runDue(c)
+	t.begin(-1, int64(c.Node()))
+	node, reason, err := t.outcome(t.runDue(c))
 	if err == nil && t.storeErr == nil {
 		return t.fired(c, false)
 	}
@@ -202,7 +215,7 @@ func (t *Task) fire(c graph.Clock) error {
 	if t.storeErr != nil {
 		return t.storeErr
 	}
-	rerr := &RecordError{Task: t.cfg.ID, Node: t.node(t.at), Reason: graph.SkippedError, Err: err, Stack: stack(err)}
+	rerr := &RecordError{Task: t.cfg.ID, Node: node, Reason: reason, Err: err, Stack: stack(err)}
 	if t.cfg.Policy == Fail {
 		return rerr
 	}
@@ -238,7 +251,7 @@ func (t *Task) save() savepoint {
 func (t *Task) rollback(s savepoint) {
 	t.txn.Rollback()
 	clear(t.outs[s.outs:])
-	t.outs = t.outs[:s.outs]
+	t.outs, t.origins = t.outs[:s.outs], t.origins[:s.outs]
 	t.arena.Rewind(s.chunk, s.at)
 	t.counts = s.counts
 }

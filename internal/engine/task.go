@@ -23,6 +23,9 @@ type Task struct {
 	txn     *state.Txn
 
 	outs    []graph.Output
+	origins []origin // of each output
+	from    origin   // of what the unit in process emits
+	unitAt  int      // how many outputs there were before it
 	arena   graph.Arena
 	reports []report // one for each sink
 
@@ -32,6 +35,10 @@ type Task struct {
 	record   *graph.Raw
 	building bool
 	lookDue  bool // time has moved: some clock may be due
+
+	picky     bool  // some outputs are known to be refused
+	refusal   error // the unit in process made one of them,
+	refusedAt int   // at this node
 
 	storeErr error // a store failed: the task's trouble, which no policy for records may hide
 
@@ -51,6 +58,7 @@ func New(cfg Config) (*Task, error) {
 		return nil, fmt.Errorf("engine: task %s has %d sources, got the state of %d", cfg.ID, len(cfg.Sub.Sources), len(cfg.Sources))
 	}
 	t := &Task{cfg: cfg, txn: cfg.Txn, now: cfg.Now, building: true, lookDue: true}
+	t.picky = len(cfg.Limits) > 0 || len(cfg.Refused) > 0
 	t.reports = make([]report, len(cfg.Sub.Sinks))
 	for i := range t.reports {
 		t.reports[i] = report{graph.Unknown, graph.Unknown}
@@ -73,6 +81,7 @@ func New(cfg Config) (*Task, error) {
 	t.sources = make([]source, len(cfg.Sources))
 	for i := range t.sources {
 		t.sources[i].init(&cfg.Sub.Sources[i], cfg.Sources[i], inst.Entries[i])
+		t.sources[i].index = int32(i)
 	}
 	t.building = false
 	return t, nil
@@ -143,7 +152,7 @@ func (t *Task) Pending() bool {
 
 // PendingBytes is about how many bytes the open transaction holds.
 func (t *Task) PendingBytes() int {
-	n := t.arena.Held() + t.txn.Bytes() + t.lent + len(t.outs)*int(unsafe.Sizeof(graph.Output{}))
+	n := t.arena.Held() + t.txn.Bytes() + t.lent + len(t.outs)*int(unsafe.Sizeof(graph.Output{})+unsafe.Sizeof(origin{}))
 	if reportEarly && n > 0 {
 		n = max(n, 1<<30) // commit now, whatever is still queued
 	}
@@ -181,10 +190,10 @@ func (t *Task) Committed(positions []*state.Position) error {
 		return fmt.Errorf("engine: task %s: apply the committed transaction: %w", t.cfg.ID, err)
 	}
 	if cap(t.outs) > 1<<16 && len(t.outs) < cap(t.outs)/4 {
-		t.outs = nil // a burst is over
+		t.outs, t.origins = nil, nil // a burst is over
 	}
 	clear(t.outs)
-	t.outs = t.outs[:0]
+	t.outs, t.origins = t.outs[:0], t.origins[:0]
 	t.arena.Reset()
 	t.lent = 0
 	for i := range t.reports {
@@ -239,7 +248,6 @@ func (r runtime) OpenStore(name string, kind state.Kind) (state.Store, error) {
 
 func (r runtime) Partition() int32                 { return r.t.cfg.ID.Partition }
 func (r runtime) Arena() *graph.Arena              { return &r.t.arena }
-func (r runtime) Emit(o graph.Output)              { r.t.outs = append(r.t.outs, o) }
 func (r runtime) Report(sink int, w int64)         { r.t.reports[sink].w = max(r.t.reports[sink].w, w) }
 func (r runtime) At() *int                         { return &r.t.at }
 func (r runtime) Record() *graph.Raw               { return r.t.record }

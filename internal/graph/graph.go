@@ -217,6 +217,7 @@ const (
 	Undecodable
 	BadTimestamp
 	SkippedError
+	Refused
 	NumReasons
 )
 
@@ -237,6 +238,8 @@ func (r Reason) String() string {
 		return "bad-timestamp"
 	case SkippedError:
 		return "skipped-error"
+	case Refused:
+		return "refused"
 	}
 	return "unknown"
 }
