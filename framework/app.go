@@ -2,8 +2,6 @@ package framework
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,9 +16,11 @@ import (
 
 // App runs one instance of an application. Make it with [New], run it with [App.Run] once. Kafka Streams: KafkaStreams.
 type App struct {
-	set      *settings
-	log      *slog.Logger
+	set *settings
+	log *slog.Logger
+	// Set by Run first of all. static: the instance has that name again when it comes back.
 	instance string
+	static   bool
 
 	started atomic.Bool
 	// Set by Run before any worker starts, and not changed then.
@@ -43,20 +43,9 @@ func New(c Config) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newApp(set)
-}
-
-func newApp(set *settings) (*App, error) {
-	a := &App{set: set, instance: set.Instance, states: make([]atomic.Pointer[workerSnapshot], set.Workers)}
-	if a.instance == "" {
-		var b [8]byte
-		if _, err := rand.Read(b[:]); err != nil {
-			return nil, fmt.Errorf("framework: make a name for this instance: %w", err)
-		}
-		a.instance = hex.EncodeToString(b[:])
-	}
-	a.log = set.Logger.With("app", set.AppID, "instance", a.instance)
-	return a, nil
+	return &App{
+		set: set, log: set.Logger.With("app", set.AppID), states: make([]atomic.Pointer[workerSnapshot], set.Workers),
+	}, nil
 }
 
 // Run runs the app until ctx is done, and returns once everything is finished: the step in process, its commit, the stores closed
@@ -66,11 +55,24 @@ func newApp(set *settings) (*App, error) {
 // do not fit, rights that are lacking, ErrFenced. What had been committed stays; what had not is processed when the app runs again.
 // Everything else, from broken connections to a lost membership, is mended inside, logged, and counted in the Snapshot.
 //
+// Where the instance has a name that lasts (Config.Instance), Run also takes its members out of the group before it returns, for
+// whatever reason, but with Config.KeepMembership. A process that is killed is missed after Config.SessionTimeout, unless it is back
+// before that: then it goes on where it was, and the other processes notice nothing.
+//
 // A second Run returns ErrClosed. Kafka Streams: start, and close.
-func (a *App) Run(ctx context.Context) error {
+func (a *App) Run(ctx context.Context) (err error) {
 	if !a.started.CompareAndSwap(false, true) {
 		return ErrClosed
 	}
+	release, err := a.identify()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if releaseErr := release(); releaseErr != nil {
+			err = errors.Join(err, releaseErr)
+		}
+	}()
 	client, err := kgo.NewClient(append(a.set.clientOptions(), kgo.WithLogger(clientLogger{a.log}))...)
 	if err != nil {
 		return fmt.Errorf("framework: make a client: %w", err)

@@ -66,6 +66,42 @@ func (*balancer) ParseSyncAssignment(assignment []byte) (map[string][]int32, err
 	return assigned, nil
 }
 
+// assignmentData is what the leader says beside the partitions. ok is false if it says nothing: it runs a version that did not.
+func assignmentData(assignment []byte) (data wire.Assignment, ok bool, err error) {
+	if len(assignment) == 0 {
+		return data, false, nil
+	}
+	var a kmsg.ConsumerMemberAssignment
+	if err = a.ReadFrom(assignment); err == nil && len(a.UserData) > 0 {
+		data, err = wire.DecodeAssignment(a.UserData)
+		ok = err == nil
+	}
+	if err != nil {
+		err = fmt.Errorf("framework: the group's leader sent an assignment that cannot be read: %w", err)
+	}
+	return data, ok, err
+}
+
+// groupPlan is a plan in which every member is told something besides its partitions.
+type groupPlan struct {
+	*kgo.BalancePlan
+	data wire.Assignment
+}
+
+func (p *groupPlan) IntoSyncAssignment() []kmsg.SyncGroupRequestGroupAssignment {
+	out := p.BalancePlan.IntoSyncAssignment()
+	data := wire.AppendAssignment(nil, p.data)
+	for i := range out {
+		var a kmsg.ConsumerMemberAssignment
+		if err := a.ReadFrom(out[i].MemberAssignment); err != nil {
+			continue // it was encoded a moment ago
+		}
+		a.UserData = data
+		out[i].MemberAssignment = a.AppendTo(nil)
+	}
+	return out
+}
+
 // MemberBalancer makes the leader's view of the group.
 func (b *balancer) MemberBalancer(members []kmsg.JoinGroupResponseMember) (kgo.GroupMemberBalancer, map[string]struct{}, error) {
 	cb, err := kgo.NewConsumerBalancer(b, members)
@@ -85,7 +121,7 @@ func (b *balancer) Balance(cb *kgo.ConsumerBalancer, partitions map[string]int32
 	return plan
 }
 
-func (b *balancer) plan(cb *kgo.ConsumerBalancer, partitions map[string]int32) (*kgo.BalancePlan, error) {
+func (b *balancer) plan(cb *kgo.ConsumerBalancer, partitions map[string]int32) (*groupPlan, error) {
 	tasks, err := b.tasks(partitions)
 	if err != nil {
 		return nil, fmt.Errorf("framework: the group cannot be balanced: %w", err)
@@ -120,7 +156,13 @@ func (b *balancer) plan(cb *kgo.ConsumerBalancer, partitions map[string]int32) (
 	})
 	plan.AdjustCooperative(cb)
 	dropTorn(plan.AsMemberIDMap(), assigned, reads)
-	return plan, nil
+	dealt := 0
+	for _, topics := range plan.AsMemberIDMap() {
+		for _, ps := range topics {
+			dealt += len(ps)
+		}
+	}
+	return &groupPlan{plan, wire.Assignment{Topology: b.member.Topology, Unfinished: dealt < len(reader)}}, nil
 }
 
 // members turns subscriptions into members with the tasks that they own. A task is owned by the member that has most of its

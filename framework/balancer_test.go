@@ -78,7 +78,14 @@ func round(members []*fakeMember, partitions map[string]int32) (map[string]map[s
 		return nil, err
 	}
 	told := map[string]map[string][]int32{}
+	dealt := 0
+	var last wire.Assignment
 	for _, s := range plan.IntoSyncAssignment() {
+		data, ok, err := assignmentData(s.MemberAssignment)
+		if err != nil || !ok || data.Topology != 7 {
+			return nil, fmt.Errorf("%s is told %+v, %v besides its partitions: %w", s.MemberID, data, ok, err)
+		}
+		last = data
 		for _, m := range members {
 			if m.id != s.MemberID {
 				continue
@@ -86,7 +93,17 @@ func round(members []*fakeMember, partitions map[string]int32) (map[string]map[s
 			if told[m.id], err = m.ParseSyncAssignment(s.MemberAssignment); err != nil {
 				return nil, err
 			}
+			for _, ps := range told[m.id] {
+				dealt += len(ps)
+			}
 		}
+	}
+	all := 0
+	for _, n := range partitions {
+		all += int(n)
+	}
+	if last.Unfinished != (dealt < all) {
+		return nil, fmt.Errorf("members are told that partitions are left: %v; %d of %d have an owner", last.Unfinished, dealt, all)
 	}
 	return told, nil
 }

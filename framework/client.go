@@ -94,7 +94,7 @@ func (w *worker) connect(ctx context.Context) (*session, error) {
 	clientCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.cancel = cancel
 	member := wire.Member{Instance: w.app.instance, Worker: int32(w.id), Topology: w.app.set.fingerprint}
-	s.owns = newOwnership(newBalancer(member, w.app.layout.groupTasks))
+	s.owns = newOwnership(newBalancer(member, w.app.layout.groupTasks), member.Topology)
 	opts := append(w.app.set.clientOptions(),
 		kgo.WithContext(clientCtx),
 		kgo.WithLogger(clientLogger{w.log}),
@@ -134,6 +134,9 @@ func (w *worker) connect(ctx context.Context) (*session, error) {
 		kgo.MaxBufferedRecords(1<<20),
 		kgo.UnknownTopicRetries(10),
 	)
+	if w.app.static {
+		opts = append(opts, kgo.InstanceID(w.memberName()))
+	}
 	gts, err := kgo.NewGroupTransactSession(opts...)
 	if err != nil {
 		cancel()
@@ -172,7 +175,8 @@ func (s *session) openGateAfter(patience time.Duration) (callOff func()) {
 	}
 }
 
-// close leaves the group and closes the client. It takes no longer than about patience: a join that is under way can hold a leave
+// close leaves the group and closes the client. A static member does not leave: what it has waits for whoever comes next under its
+// name, until the session times out, or leaveStatic. It takes no longer than about patience: a join that is under way can hold a leave
 // up for long, and then the session timeout does it for us.
 func (s *session) close(patience time.Duration) {
 	s.AllowRebalance()

@@ -43,10 +43,18 @@ type Config struct {
 	// Workers is how many workers the app runs, each a goroutine, a group member and a transactional producer of its own.
 	// Default 1. More than there are tasks are idle. Kafka Streams: num.stream.threads.
 	Workers int
-	// Instance names this process among those of the application. Empty is a random name. With a name of your own, no two live
-	// processes may have the same, and a restart takes over its predecessor's unfinished transactions at once, instead of waiting
-	// for their timeout.
+	// Instance names this process among those of the application. Empty is the name that State keeps, if it keeps state on disk, and
+	// else a random one. No two live processes may have the same.
+	//
+	// A name that lasts pays when the process comes back, even after it was killed: it finishes its predecessor's transaction at once,
+	// instead of waiting for a timeout, and takes its place in the group, so that no task moves and no other process is held up. Its
+	// workers are static members of the group then, <instance>-<worker>. Kafka Streams: group.instance.id, and the process id in the
+	// state directory.
 	Instance string
+	// KeepMembership says that Run leaves the workers' places in the group to whoever comes back under the same Instance: for rolling
+	// restarts, in which tasks need not move. Until it comes, at the longest for SessionTimeout, its partitions are not processed. It
+	// needs an Instance, or State on disk. Without it, the tasks move to other processes as soon as Run has returned.
+	KeepMembership bool
 
 	// CommitInterval is the longest time between two commits while there is something to commit. Default 100 ms. Outputs are
 	// visible to readers when they are committed. Kafka Streams: commit.interval.ms.
@@ -154,6 +162,9 @@ func (c Config) checkPlan(plan *graph.Plan, fingerprint uint64) (*settings, erro
 		if stores := storeNames(plan); len(stores) > 0 && c.State == nil {
 			mistake("State is nil but the topology has stores %v: give state.Memory(), or a provider that keeps state on disk", stores)
 		}
+	}
+	if _, durable := c.State.(state.Durable); c.KeepMembership && c.Instance == "" && !durable {
+		mistake("KeepMembership is set, but the next process has another name: give Instance, or State that is kept on disk")
 	}
 	for _, f := range []struct {
 		name  string

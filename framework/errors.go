@@ -14,9 +14,9 @@ import (
 // ErrClosed is returned by a second Run: an App runs once.
 var ErrClosed = errors.New("framework: the app has run already; make another with New")
 
-// ErrFenced is wrapped by the error of Run when other processes keep taking this app's transactional ids: two processes run with
-// the same Config.Instance.
-var ErrFenced = errors.New("framework: another process uses this transactional id; give each process its own Config.Instance")
+// ErrFenced is wrapped by the error of Run when other processes keep taking this app's transactional ids or its places in the group:
+// two processes run with the same Config.Instance, or on copies of one state directory.
+var ErrFenced = errors.New("framework: another process uses this instance; give each process its own Config.Instance, or a state directory that is no copy")
 
 // RecordError is a record that could not be processed under the policy [Fail]: it cannot be decoded, has a negative timestamp, or
 // the topology's own code failed or panicked on it. Run returns it.

@@ -3,6 +3,7 @@ package framework
 import (
 	"maps"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -32,10 +33,15 @@ type ownership struct {
 	since  map[topicPartition]uint64
 	// joining: between the end of one session of the group and the sync that begins the next.
 	joining bool
+	// topology is the fingerprint of our plan. foreign: the last assignment was made by another one.
+	topology uint64
+	foreign  bool
+	// unfinished is when an assignment came that leaves partitions without an owner until the next round, zero if the last did not.
+	unfinished time.Time
 }
 
-func newOwnership(b kgo.GroupBalancer) *ownership {
-	return &ownership{GroupBalancer: b, ready: make(chan struct{}), since: make(map[topicPartition]uint64)}
+func newOwnership(b kgo.GroupBalancer, topology uint64) *ownership {
+	return &ownership{GroupBalancer: b, ready: make(chan struct{}), since: make(map[topicPartition]uint64), topology: topology}
 }
 
 // start says how to ask for the member id. No sync is taken before.
@@ -64,6 +70,10 @@ func (o *ownership) ParseSyncAssignment(assignment []byte) (map[string][]int32, 
 	if err != nil {
 		return nil, err
 	}
+	data, ok, err := assignmentData(assignment)
+	if err != nil {
+		return nil, err
+	}
 	<-o.ready
 	member := o.memberID()
 	owned := flatten(assigned)
@@ -71,6 +81,13 @@ func (o *ownership) ParseSyncAssignment(assignment []byte) (map[string][]int32, 
 	defer o.mu.Unlock()
 	o.syncs++
 	o.joining = false
+	o.foreign, o.unfinished = ok && data.Topology != o.topology, time.Time{}
+	if data.Unfinished {
+		o.unfinished = time.Now()
+	}
+	if o.foreign {
+		clear(owned) // partitions of a plan that is not ours are no tasks of ours
+	}
 	if member != o.member {
 		// The coordinator had forgotten us, and the client joined anew without telling anybody. Whatever we claimed, others may
 		// have had it in between.
@@ -106,6 +123,30 @@ func (o *ownership) isJoining() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.joining
+}
+
+// roundPatience is how long to wait for the round that has to follow an unfinished assignment. It begins when those who have to give
+// something up have done so, which takes them a commit.
+const roundPatience = 5 * time.Second
+
+// wantsRebalance says why the group has to deal anew, or nothing. It says so once for each reason.
+//
+// A static member that was restarted gets the assignment of its predecessor, without a round, whatever has changed since: its topology,
+// or that the predecessor had to give something up and join again, and died in between.
+func (o *ownership) wantsRebalance(now time.Time) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.joining:
+		return ""
+	case o.foreign:
+		o.foreign = false
+		return "the assignment is that of another topology"
+	case !o.unfinished.IsZero() && now.Sub(o.unfinished) >= roundPatience:
+		o.unfinished = now
+		return "partitions have no owner, and the round that should give them one does not come"
+	}
+	return ""
 }
 
 // owned returns the partitions owned now, each with the number of its stretch, and the version that this is.

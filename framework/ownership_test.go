@@ -1,10 +1,14 @@
 package framework
 
 import (
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/headrace/headrace/internal/wire"
 )
 
 // scripted is a balancer that assigns what it is told.
@@ -40,7 +44,7 @@ func TestOwnershipKnowsABreak(t *testing.T) {
 		}, false},
 	} {
 		s := &scripted{}
-		o := newOwnership(s)
+		o := newOwnership(s, 7)
 		member := "m1"
 		o.start(func() string { return member })
 		s.next = map[string][]int32{"t": {0, 1}}
@@ -72,7 +76,7 @@ func TestOwnershipKnowsABreak(t *testing.T) {
 
 func TestJoiningLastsFromTheEndOfASessionToTheSync(t *testing.T) {
 	t.Parallel()
-	o := newOwnership(&scripted{})
+	o := newOwnership(&scripted{}, 7)
 	o.start(func() string { return "m" })
 	if o.isJoining() {
 		t.Error("joining before anything happened")
@@ -89,6 +93,77 @@ func TestJoiningLastsFromTheEndOfASessionToTheSync(t *testing.T) {
 			t.Error("joining after the sync")
 		}
 	}
+}
+
+// told is an assignment of the partition t[0] with what the leader says besides.
+func told(data []byte) []byte {
+	a := kmsg.NewConsumerMemberAssignment()
+	a.Topics = []kmsg.ConsumerMemberAssignmentTopic{{Topic: "t", Partitions: []int32{0}}}
+	a.UserData = data
+	return a.AppendTo(nil)
+}
+
+// A static member that was restarted gets an old assignment. If its topology is another by now, it owns nothing, and asks for a new
+// one, once, since it cannot know what becomes of that.
+func TestAnAssignmentOfAnotherTopologyOwnsNothing(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		data []byte
+		owns bool
+	}{
+		"ours":                    {wire.AppendAssignment(nil, wire.Assignment{Topology: 7}), true},
+		"of a version without it": {nil, true},
+		"another's":               {wire.AppendAssignment(nil, wire.Assignment{Topology: 8}), false},
+	} {
+		o := newOwnership(&scripted{next: map[string][]int32{"t": {0}}}, 7)
+		o.start(func() string { return "m" })
+		if _, err := o.ParseSyncAssignment(told(c.data)); err != nil {
+			t.Fatal(err)
+		}
+		owned, _ := o.owned()
+		if got := owned[topicPartition{"t", 0}] != 0; got != c.owns {
+			t.Errorf("%s: owned = %v, want %v", name, got, c.owns)
+		}
+		for n, want := range []bool{!c.owns, false} {
+			if why := o.wantsRebalance(time.Now()); (why != "") != want {
+				t.Errorf("%s: asked the %d. time, it wants a rebalance because of %q, want one: %v", name, n+1, why, want)
+			}
+		}
+	}
+	if _, err := newOwnership(&scripted{}, 7).ParseSyncAssignment(told([]byte{9})); !errors.Is(err, wire.ErrFormat) {
+		t.Errorf("data of an unknown format: %v", err)
+	}
+}
+
+// If partitions are nobody's and the round that was to give them away does not come, somebody has to ask for it.
+func TestAnUnfinishedAssignmentIsFinished(t *testing.T) {
+	t.Parallel()
+	o := newOwnership(&scripted{next: map[string][]int32{"t": {0}}}, 7)
+	o.start(func() string { return "m" })
+	sync := func(unfinished bool) {
+		t.Helper()
+		if _, err := o.ParseSyncAssignment(told(wire.AppendAssignment(nil, wire.Assignment{Topology: 7, Unfinished: unfinished}))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin := time.Now()
+	wants := func(what string, after time.Duration, want bool) {
+		t.Helper()
+		if why := o.wantsRebalance(begin.Add(after)); (why != "") != want {
+			t.Errorf("%s: wants a rebalance because of %q, want one: %v", what, why, want)
+		}
+	}
+	sync(false)
+	wants("finished", time.Hour, false)
+	sync(true)
+	wants("unfinished, a moment ago", roundPatience/2, false)
+	wants("unfinished for long", 2*roundPatience, true)
+	wants("asked already", 2*roundPatience+roundPatience/2, false)
+	wants("asked in vain", 3*roundPatience, true)
+	o.JoinGroupMetadata(nil, map[string][]int32{"t": {0}}, 1)
+	wants("the round has begun", time.Hour, false)
+	sync(false)
+	wants("the round is over", time.Hour, false)
 }
 
 // The number of the transaction decides, never the offset.

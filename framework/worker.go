@@ -47,6 +47,7 @@ type worker struct {
 	ctx context.Context // of run: tasks are made under it
 
 	session  *session
+	memberID string // of the last session that was closed
 	commits  committer
 	sequence uint64 // of the transactional id
 	writer   writer
@@ -205,6 +206,7 @@ func (w *worker) giveUp(cause error) error {
 	if err := w.noteFenced(cause); err != nil {
 		return err
 	}
+	w.memberID, _ = w.session.Client().GroupMetadata()
 	w.session.close(leaveTimeout)
 	w.session, w.commits = nil, nil
 	w.writer.reset(false)
@@ -238,6 +240,10 @@ func (w *worker) turn(ctx context.Context) error {
 	}
 	if err := w.reassign(ctx); err != nil {
 		return err
+	}
+	if why := w.session.owns.wantsRebalance(time.Now()); why != "" {
+		w.log.Info("asking the group to deal anew", "why", why)
+		w.session.Client().ForceRebalance()
 	}
 	w.distribute(fetches)
 	if err := w.takeBuilt(); err != nil {
@@ -315,23 +321,27 @@ func (w *worker) wake() {
 }
 
 func (w *worker) fetchErrors(fetches kgo.Fetches) error {
-	var fatalErr error
+	var end error
 	fetches.EachError(func(topic string, partition int32, err error) {
 		var group *kgo.ErrGroupSession
 		switch {
 		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		case errors.As(err, &group):
 			w.noteErr("group", err)
-			if classify(err) == refused && fatalErr == nil {
-				fatalErr = fatal("worker %d: join group %s: %w", w.id, w.app.set.AppID, err)
+			switch class := classify(err); {
+			case end != nil:
+			case class == refused:
+				end = fatal("worker %d: join group %s: %w", w.id, w.app.set.AppID, err)
+			case class == fenced: // the client would join for ever under an id that is not its own any more
+				end = fmt.Errorf("framework: worker %d: another process is member %s of the group: %w", w.id, w.memberName(), err)
 			}
-		case classify(err) == refused && fatalErr == nil:
-			fatalErr = fatal("read %s[%d]: %w", topic, partition, err)
+		case classify(err) == refused && end == nil:
+			end = fatal("read %s[%d]: %w", topic, partition, err)
 		default:
 			w.noteErr(fmt.Sprintf("read %s[%d]", topic, partition), err)
 		}
 	})
-	return fatalErr
+	return end
 }
 
 // distribute puts records into the queues of their tasks. Records of a task that is not running are dropped: when it runs, the
@@ -548,10 +558,7 @@ func (w *worker) stop() {
 	for _, b := range inbox {
 		b.drop()
 	}
-	if w.session != nil {
-		w.session.close(drainTimeout)
-		w.session = nil
-	}
+	w.leave()
 	w.setState(Stopped)
 	w.publish(time.Now())
 }

@@ -1,5 +1,5 @@
 // Package wire holds the encodings that outlive a process: the metadata of a committed offset, watermark reports, the metadata
-// of a group member, and the names of the record headers we reserve. Each format starts with its number; golden bytes in the
+// of a group member and of its assignment, and the names of the record headers we reserve. Each format starts with its number; golden bytes in the
 // tests keep it.
 package wire
 

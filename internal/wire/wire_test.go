@@ -43,6 +43,10 @@ var (
 		"member":       {Instance: "a1b2c3", Worker: 2, Topology: 0x0123456789abcdef},
 		"member-empty": {},
 	}
+	assignments = map[string]Assignment{
+		"assignment":            {Topology: 0x0123456789abcdef},
+		"assignment-unfinished": {Topology: 1, Unfinished: true},
+	}
 )
 
 func golden(t *testing.T) map[string][]byte {
@@ -94,6 +98,7 @@ func TestFormat1KeepsItsBytes(t *testing.T) {
 	checkGolden(t, all, commits, AppendCommit, DecodeCommitBytes)
 	checkGolden(t, all, reports, AppendReport, DecodeReport)
 	checkGolden(t, all, members, AppendMember, DecodeMember)
+	checkGolden(t, all, assignments, AppendAssignment, DecodeAssignment)
 	for name := range all {
 		t.Errorf("%s is in the file, but no value has that name", name)
 	}
@@ -149,6 +154,12 @@ func TestRoundTrip(t *testing.T) {
 		if err != nil || gotM != m {
 			t.Fatalf("got %+v, %v, want %+v", gotM, err, m)
 		}
+
+		a := Assignment{Topology: rapid.Uint64().Draw(t, "topology"), Unfinished: rapid.Bool().Draw(t, "unfinished")}
+		gotA, err := DecodeAssignment(AppendAssignment(nil, a))
+		if err != nil || gotA != a {
+			t.Fatalf("got %+v, %v, want %+v", gotA, err, a)
+		}
 	})
 }
 
@@ -169,7 +180,8 @@ func TestUnknownFormatSaysWhatIsKnown(t *testing.T) {
 	}
 	_, errReport := DecodeReport([]byte{2, 0, 0, 0, 1, 0})
 	_, errMember := DecodeMember([]byte{2})
-	for _, err := range []error{errCommit, errReport, errMember} {
+	_, errAssignment := DecodeAssignment([]byte{2})
+	for _, err := range []error{errCommit, errReport, errMember, errAssignment} {
 		if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "format 2: this program knows format 1") {
 			t.Errorf("got %v", err)
 		}
@@ -217,6 +229,11 @@ func TestCorruptBytesAreRefused(t *testing.T) {
 	if _, err := DecodeMember([]byte{1, 0, 0, 1, 2, 3, 4, 5, 6, 7}); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("member cut: %v", err)
 	}
+	for _, b := range [][]byte{nil, {1, 1, 2, 3, 4, 5, 6, 7, 8}, {1, 1, 2, 3, 4, 5, 6, 7, 8, 2}, {1, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0}} {
+		if _, err := DecodeAssignment(b); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("assignment %x: %v", b, err)
+		}
+	}
 }
 
 // The clock of a task that 128 others feed has to fit in an offset's metadata with room for operators.
@@ -254,6 +271,9 @@ func FuzzDecode(f *testing.F) {
 	for _, m := range members {
 		f.Add(AppendMember(nil, m))
 	}
+	for _, a := range assignments {
+		f.Add(AppendAssignment(nil, a))
+	}
 	// What decodes at all means the same after another round.
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if c, err := DecodeCommitBytes(b); err == nil {
@@ -265,6 +285,11 @@ func FuzzDecode(f *testing.F) {
 		if r, err := DecodeReport(b); err == nil {
 			if again, err := DecodeReport(AppendReport(nil, r)); err != nil || r != again {
 				t.Errorf("report %+v came back as %+v, %v", r, again, err)
+			}
+		}
+		if a, err := DecodeAssignment(b); err == nil {
+			if again, err := DecodeAssignment(AppendAssignment(nil, a)); err != nil || a != again {
+				t.Errorf("assignment %+v came back as %+v, %v", a, again, err)
 			}
 		}
 		if m, err := DecodeMember(b); err == nil {
