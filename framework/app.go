@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/headrace/headrace/internal/engine"
 	"github.com/headrace/headrace/internal/restore"
 )
 
@@ -30,6 +31,9 @@ type App struct {
 	registry *registry
 	restorer *restore.Restorer
 	workers  []*worker
+
+	damaged     atomic.Int64 // tasks whose state was thrown away
+	restoreLine atomic.Int64 // when the progress of a restore was last logged, in Unix milliseconds
 
 	// What Snapshot reads.
 	published atomic.Pointer[layout]
@@ -89,7 +93,10 @@ func (a *App) Run(ctx context.Context) (err error) {
 	}
 	a.layout = lay
 	a.published.Store(lay)
-	a.registry = newRegistry(a.set.State)
+	a.registry = newRegistry(a.set.State, func(id engine.TaskID, cause error) {
+		a.damaged.Add(1)
+		a.log.Warn("the state of the task was damaged and has been thrown away: it is restored from the start of its changelogs", "task", id, "err", cause)
+	})
 	if a.restorer, err = restore.New(append(a.set.clientOptions(), kgo.WithLogger(clientLogger{a.log}))); err != nil {
 		return fmt.Errorf("framework: %w", err)
 	}

@@ -2,7 +2,9 @@ package framework
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -14,6 +16,8 @@ import (
 // process takes its state along, open as it is, which is all that state in memory ever has.
 type registry struct {
 	provider state.Provider
+	// damaged is told of state that was thrown away, and why.
+	damaged func(id engine.TaskID, cause error)
 
 	mu    sync.Mutex
 	tasks map[engine.TaskID]*lease
@@ -43,8 +47,8 @@ type claim struct {
 // idleState is how long the state of a task that is nobody's here stays open: tasks come back after a rebalance.
 const idleState = time.Minute
 
-func newRegistry(p state.Provider) *registry {
-	return &registry{provider: p, tasks: make(map[engine.TaskID]*lease)}
+func newRegistry(p state.Provider, damaged func(id engine.TaskID, cause error)) *registry {
+	return &registry{provider: p, damaged: damaged, tasks: make(map[engine.TaskID]*lease)}
 }
 
 // acquire gives the worker the backend of a task, opening it if need be. If another worker has it, by an assignment of an older
@@ -67,10 +71,10 @@ func (r *registry) acquire(ctx context.Context, id engine.TaskID, specs []state.
 		}
 	}
 	if c.backend == nil && len(specs) > 0 {
-		b, err := r.provider.Open(id.String(), specs)
+		b, err := r.open(id, specs)
 		if err != nil {
 			c.release()
-			return nil, fmt.Errorf("framework: open the state of task %s: %w", id, err)
+			return nil, err
 		}
 		r.mu.Lock()
 		r.tasks[id].backend = b
@@ -78,6 +82,35 @@ func (r *registry) acquire(ctx context.Context, id engine.TaskID, specs []state.
 		c.backend = b
 	}
 	return c, nil
+}
+
+// open opens the state of a task. What is damaged on disk is thrown away first, and the task starts with empty stores.
+func (r *registry) open(id engine.TaskID, specs []state.Spec) (state.Backend, error) {
+	b, err := r.provider.Open(id.String(), specs)
+	if errors.Is(err, state.ErrCorrupt) {
+		if removeErr := r.remove(id, err); removeErr == nil {
+			b, err = r.provider.Open(id.String(), specs)
+		} else {
+			err = errors.Join(err, removeErr)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("framework: open the state of task %s: %w", id, err)
+	}
+	return b, nil
+}
+
+// remove throws the state of a task away, which is damaged and closed: it is a copy of the changelog.
+func (r *registry) remove(id engine.TaskID, cause error) error {
+	durable, ok := r.provider.(state.Durable)
+	if !ok {
+		return nil // then nothing is left of it
+	}
+	if err := durable.Remove(id.String()); err != nil {
+		return fmt.Errorf("framework: remove the damaged state of task %s: %w", id, err)
+	}
+	r.damaged(id, cause)
+	return nil
 }
 
 // take makes c the holder, or returns what to wait for.
@@ -118,23 +151,26 @@ func (c *claim) release() {
 	}
 }
 
-// discard closes a backend that has failed and lets it go: the next one is opened anew.
-func (c *claim) discard() error {
+// discard closes a backend and lets it go: the next one is opened anew. cause is how it has failed, nil if it has not; if it is
+// damaged it is thrown away. It takes as long as the disk does, so no worker calls it while the group may wait.
+func (c *claim) discard(cause error) error {
 	r := c.reg
 	var err error
 	if c.backend != nil {
-		err = c.backend.Close()
+		if err = c.backend.Close(); err != nil {
+			err = fmt.Errorf("framework: close the state of task %s: %w", c.id, err)
+		}
+		if errors.Is(cause, state.ErrCorrupt) {
+			err = r.remove(c.id, cause) // how it was closed does not matter then
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if l := r.tasks[c.id]; l != nil && l.holder == c {
-		l.backend, l.holder = nil, nil
+		delete(r.tasks, c.id)
 		close(l.freed)
 	}
-	if err != nil {
-		return fmt.Errorf("framework: close the state of task %s: %w", c.id, err)
-	}
-	return nil
+	return err
 }
 
 // sweep closes what nobody here has had for a while: the task is with another process.
@@ -144,20 +180,23 @@ func (r *registry) sweep(now time.Time) error { return r.closeIdle(now.Add(-idle
 func (r *registry) close() error { return r.closeIdle(time.Now().Add(time.Hour)) }
 
 func (r *registry) closeIdle(before time.Time) error {
+	var idle []*claim
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	var first error
 	for id, l := range r.tasks {
 		if l.holder != nil || l.since.After(before) {
 			continue
 		}
-		delete(r.tasks, id)
-		if l.backend == nil {
-			continue
-		}
-		if err := l.backend.Close(); err != nil && first == nil {
-			first = fmt.Errorf("framework: close the state of task %s: %w", id, err)
-		}
+		// Of no worker, and of a generation that nobody can revoke: who wants the task waits until it is closed.
+		c := &claim{reg: r, id: id, worker: -1, generation: math.MaxInt32, backend: l.backend, revoked: make(chan struct{})}
+		l.holder, l.freed = c, make(chan struct{})
+		idle = append(idle, c)
 	}
-	return first
+	r.mu.Unlock()
+	var closing sync.WaitGroup
+	errs := make([]error, len(idle))
+	for i, c := range idle {
+		closing.Go(func() { errs[i] = c.discard(nil) })
+	}
+	closing.Wait()
+	return errors.Join(errs...)
 }

@@ -2,6 +2,8 @@ package framework
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -17,7 +19,7 @@ const maxStateAge = 6 * 24 * time.Hour
 
 // restore brings the stores of a task up: those with a changelog to its end, which holds exactly what has been committed, since
 // the task's last owner has no transaction open; tables that are read from a topic up to the committed position in it.
-func (a *App) restore(ctx context.Context, backend state.Backend, id engine.TaskID, sub *subLayout, inputs map[topicPartition]builtInput) (int64, error) {
+func (a *App) restore(ctx context.Context, backend state.Backend, id engine.TaskID, sub *subLayout, inputs map[topicPartition]builtInput, p *progress) (restore.Result, error) {
 	task := restore.Task{Backend: backend, Specs: sub.sub.Stores}
 	for i, topic := range sub.changelogs {
 		if topic != "" {
@@ -43,6 +45,65 @@ func (a *App) restore(ctx context.Context, backend state.Backend, id engine.Task
 		}
 		task.Stores = append(task.Stores, st)
 	}
-	result, err := a.restorer.Restore(ctx, task, time.Now, nil)
-	return result.Records, err
+	return a.restorer.Restore(ctx, task, time.Now, func(r restore.Progress) {
+		p.report(r)
+		now := time.Now()
+		last := a.restoreLine.Load()
+		if now.Sub(time.UnixMilli(last)) >= restoreLines && a.restoreLine.CompareAndSwap(last, now.UnixMilli()) {
+			a.log.Info("restoring", "task", id, "store", sub.sub.Stores[r.Store].Name, "topic", r.Topic, "partition", r.Partition,
+				"offset", r.Offset, "end", r.End, "records", r.Records, "waiting", r.Waiting)
+		}
+	})
+}
+
+// restoreLines is how often the progress of restores is logged, in the whole app.
+const restoreLines = 5 * time.Second
+
+// progress is where the making of a task stands. The goroutine that makes it writes, and the worker reads.
+type progress struct {
+	specs []state.Spec
+	since time.Time
+
+	mu      sync.Mutex
+	attempt int
+	err     error
+	stores  []StoreProgress
+}
+
+func newProgress(specs []state.Spec) *progress { return &progress{specs: specs, since: time.Now()} }
+
+func (p *progress) begin(attempt int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.attempt, p.stores = attempt, nil
+}
+
+func (p *progress) fail(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.err = err
+}
+
+func (p *progress) report(r restore.Progress) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := StoreProgress{
+		Store: p.specs[r.Store].Name, Topic: r.Topic, Partition: r.Partition,
+		Offset: r.Offset, End: r.End, Records: r.Records, Waiting: r.Waiting,
+	}
+	i := slices.IndexFunc(p.stores, func(o StoreProgress) bool { return o.Store == s.Store })
+	if i < 0 {
+		p.stores = append(p.stores, s)
+		return
+	}
+	p.stores[i] = s
+}
+
+func (p *progress) status(id engine.TaskID, worker int) RestoreStatus {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return RestoreStatus{
+		SubTopology: id.SubTopology, Partition: id.Partition, ID: id.String(), Worker: worker,
+		Since: p.since, Attempt: p.attempt, Err: p.err, Stores: slices.Clone(p.stores),
+	}
 }

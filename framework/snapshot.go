@@ -33,6 +33,9 @@ type Snapshot struct {
 	Workers []WorkerStatus
 	// Tasks are the tasks that run in this process, in order of sub-topology and partition.
 	Tasks []TaskStatus
+	// Restoring are the tasks of this process that are being made: they do not run yet, or not any more, and none of their records is
+	// processed meanwhile. In the order of Tasks.
+	Restoring []RestoreStatus
 	// Expected is how many tasks each sub-topology has over all instances, by its id: whether Tasks has all of them can be told.
 	// It is nil until the topics have been looked up.
 	Expected map[int]int
@@ -88,6 +91,37 @@ type OperatorStatus struct {
 	Due bool
 }
 
+// RestoreStatus is where the making of one task stands.
+type RestoreStatus struct {
+	// SubTopology, Partition, ID and Worker are as in TaskStatus.
+	SubTopology int
+	Partition   int32
+	ID          string
+	Worker      int
+	// Since is when it began, and Attempt the number of the try that is under way, from 1; 0 says that a store that has failed is being
+	// closed first.
+	Since   time.Time
+	Attempt int
+	// Err is how the try before failed, nil if there was none: a broker that does not answer, a full disk.
+	Err error
+	// Stores are its stores that are being restored. It is empty while positions are read, which may have to wait for the transaction
+	// of the task's last owner.
+	Stores []StoreProgress
+}
+
+// StoreProgress is where the restore of one store stands.
+type StoreProgress struct {
+	// Store is the store's name, and Topic and Partition what it is restored from.
+	Store     string
+	Topic     string
+	Partition int32
+	// Offset is the next to read, End the one at which the store is restored, and Records how many were applied so far.
+	Offset, End int64
+	Records     int64
+	// Waiting says that somebody's open transaction keeps the rest from being read, at the longest for its timeout.
+	Waiting bool
+}
+
 // Counters are sums over the life of an app. Records counts what was processed in transactions that committed, and what the open
 // ones have processed so far; the others count events.
 type Counters struct {
@@ -104,6 +138,10 @@ type Counters struct {
 	TasksLost  int64
 	// RecordsRestored is how many records of changelogs and tables went into stores when tasks were made.
 	RecordsRestored int64
+	// StoresWiped is how often a store was emptied and restored from the start of its topic: its position was too old, or not in the
+	// topic any more. StatesDamaged is how often the state of a task was found damaged on disk and thrown away.
+	StoresWiped   int64
+	StatesDamaged int64
 	// Rebalances is how often the group gave a worker an assignment.
 	Rebalances int64
 	// Fenced is how often another process, or a transaction's timeout, took a worker's transactional id away.
@@ -124,10 +162,11 @@ type tally struct {
 
 // workerSnapshot is what a worker publishes. It is immutable.
 type workerSnapshot struct {
-	status   WorkerStatus
-	tasks    []TaskStatus
-	counters Counters
-	reasons  [graph.NumReasons]int64
+	status    WorkerStatus
+	tasks     []TaskStatus
+	restoring []RestoreStatus
+	counters  Counters
+	reasons   [graph.NumReasons]int64
 }
 
 // Snapshot returns where the app stands. It is safe for concurrent use, takes no lock that a worker needs, and may be some tens of
@@ -149,6 +188,7 @@ func (a *App) Snapshot() Snapshot {
 		}
 		s.Workers = append(s.Workers, ws.status)
 		s.Tasks = append(s.Tasks, ws.tasks...)
+		s.Restoring = append(s.Restoring, ws.restoring...)
 		s.Counters.add(&ws.counters)
 		for r, n := range ws.reasons {
 			reasons[r] += n
@@ -157,6 +197,10 @@ func (a *App) Snapshot() Snapshot {
 	slices.SortFunc(s.Tasks, func(x, y TaskStatus) int {
 		return compareTasks(engine.TaskID{SubTopology: x.SubTopology, Partition: x.Partition}, engine.TaskID{SubTopology: y.SubTopology, Partition: y.Partition})
 	})
+	slices.SortFunc(s.Restoring, func(x, y RestoreStatus) int {
+		return compareTasks(engine.TaskID{SubTopology: x.SubTopology, Partition: x.Partition}, engine.TaskID{SubTopology: y.SubTopology, Partition: y.Partition})
+	})
+	s.Counters.StatesDamaged = a.damaged.Load()
 	s.Counters.Dropped = make(map[string]int64)
 	for r, n := range reasons {
 		switch reason := graph.Reason(r); {
@@ -178,6 +222,7 @@ func (c *Counters) add(o *Counters) {
 	c.TasksBuilt += o.TasksBuilt
 	c.TasksLost += o.TasksLost
 	c.RecordsRestored += o.RecordsRestored
+	c.StoresWiped += o.StoresWiped
 	c.Rebalances += o.Rebalances
 	c.Fenced += o.Fenced
 	c.Sessions += o.Sessions

@@ -2,6 +2,7 @@ package framework
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/headrace/headrace/internal/engine"
+	"github.com/headrace/headrace/internal/restore"
 	"github.com/headrace/headrace/internal/wire"
 	"github.com/headrace/headrace/state"
 )
@@ -16,7 +18,8 @@ import (
 // build is a task being made, by a goroutine of its own: reading positions may have to wait for the last owner's transaction, and
 // restoring takes as long as the changelog is, while the group must not wait for either.
 type build struct {
-	cancel context.CancelFunc
+	cancel   context.CancelFunc
+	progress *progress
 }
 
 // built is what came of it.
@@ -27,6 +30,7 @@ type built struct {
 	claim    *claim
 	inputs   map[topicPartition]builtInput
 	restored int64
+	wiped    int
 	err      error
 }
 
@@ -41,6 +45,21 @@ func (b *built) drop() {
 	if b.claim != nil {
 		b.claim.release()
 	}
+}
+
+// failed lets the claim go after a try that came to nothing. If it was the store that failed, it is closed.
+func (b *built) failed(err error) error {
+	c := b.claim
+	b.claim = nil
+	var store *restore.StoreError
+	switch {
+	case c == nil:
+		return nil
+	case errors.As(err, &store):
+		return c.discard(err)
+	}
+	c.release()
+	return nil
 }
 
 // reassign compares the tasks with what the worker owns, and closes and makes tasks accordingly. Then it makes the session usable
@@ -115,32 +134,35 @@ func (w *worker) follow(owned map[topicPartition]uint64) bool {
 			}
 		}
 		w.tasks[id] = t
-		w.start(t, 0)
+		w.start(t, nil)
 		changed = true
 	}
 	return changed
 }
 
-// rebuild throws a task's memory away and makes it anew from its store and its committed position. If the store has failed it is
-// closed and opened anew, too.
-func (w *worker) rebuild(t *task, storeFailed bool) {
+// rebuild throws a task's memory away and makes it anew from its store and its committed position. If the store has failed, with
+// failure, it is closed and opened anew, too, after a while.
+func (w *worker) rebuild(t *task, failure error) {
 	w.unroute(t)
-	if t.claim != nil {
-		if storeFailed {
-			if err := t.claim.discard(); err != nil {
-				w.noteErr("task "+t.id.String(), err)
-			}
-		} else {
-			t.claim.release()
+	claim := t.claim
+	t.claim = nil
+	if failure == nil {
+		if claim != nil {
+			claim.release()
 		}
-		t.claim = nil
+		w.start(t, nil)
+		return
 	}
-	var wait time.Duration
-	if storeFailed {
-		wait = backoff(t.failures)
-		t.failures++
-	}
-	w.start(t, wait)
+	wait := backoff(t.failures)
+	t.failures++
+	w.start(t, func(ctx context.Context) error {
+		if claim != nil {
+			if err := claim.discard(failure); err != nil {
+				w.log.Warn("the task's state is not closed well", "task", t.id, "err", err)
+			}
+		}
+		return sleep(ctx, wait)
+	})
 }
 
 // rebuildAll makes all tasks anew, after a transaction that failed. One that fails alone costs no wait: most are those that a
@@ -152,7 +174,7 @@ func (w *worker) rebuildAll() {
 	}
 	for _, id := range w.ids() {
 		if t := w.tasks[id]; t.build == nil {
-			w.rebuild(t, false)
+			w.rebuild(t, nil)
 		}
 	}
 }
@@ -198,10 +220,10 @@ func (w *worker) closeAll() {
 	w.pendingSince = time.Time{}
 }
 
-// start begins to make a task. Its partitions are not fetched in the meantime.
-func (w *worker) start(t *task, wait time.Duration) {
+// start begins to make a task, after first is done, if given. Its partitions are not fetched in the meantime.
+func (w *worker) start(t *task, first func(context.Context) error) {
 	ctx, cancel := context.WithCancel(w.ctx)
-	b := &build{cancel: cancel}
+	b := &build{cancel: cancel, progress: newProgress(t.sub.sub.Stores)}
 	t.build = b
 	parts := make([]topicPartition, len(t.inputs))
 	for i, in := range t.inputs {
@@ -212,15 +234,21 @@ func (w *worker) start(t *task, wait time.Duration) {
 	w.building.Go(func() {
 		defer cancel()
 		out := &built{task: t, build: b}
-		err := sleep(ctx, wait)
+		var err error
+		if first != nil {
+			err = first(ctx)
+		}
 		for n := 0; err == nil; n++ {
+			b.progress.begin(n + 1)
 			if out.err = w.make(ctx, out, t.id, t.sub, parts, generation); out.err == nil || isFatal(out.err) {
 				break
 			}
-			out.drop()
-			out.claim = nil
+			b.progress.fail(out.err)
 			if ctx.Err() == nil {
 				w.log.Warn("task cannot be made yet", "task", t.id, "err", out.err, "attempt", n+1)
+			}
+			if err := out.failed(out.err); err != nil {
+				w.log.Warn("the task's state is not closed well", "task", t.id, "err", err)
 			}
 			err = sleep(ctx, backoff(n))
 		}
@@ -274,8 +302,9 @@ func (w *worker) make(ctx context.Context, out *built, id engine.TaskID, sub *su
 	if len(sub.sub.Stores) == 0 {
 		return nil
 	}
-	restored, err := a.restore(ctx, out.claim.backend, id, sub, out.inputs)
-	out.restored += restored
+	result, err := a.restore(ctx, out.claim.backend, id, sub, out.inputs, out.build.progress)
+	out.restored += result.Records
+	out.wiped += result.Wiped
 	return err
 }
 
@@ -287,7 +316,8 @@ func (w *worker) takeBuilt() error {
 	w.mu.Unlock()
 	for i, b := range inbox {
 		t := b.task
-		w.tally.RecordsRestored += b.restored         // they are in the store, even if the task goes elsewhere now
+		w.tally.RecordsRestored += b.restored // they are in the store, even if the task goes elsewhere now
+		w.tally.StoresWiped += int64(b.wiped)
 		if t.build != b.build || w.tasks[t.id] != t { // lost in the meantime
 			b.drop()
 			continue

@@ -206,12 +206,12 @@ func (w *worker) apply(b *batch, verdicts map[topicPartition]verdict) {
 			lost = lost || verdicts[in.topicPartition] != ours
 		}
 		if lost {
-			w.rebuild(t, false)
+			w.rebuild(t, nil)
 			continue
 		}
 		if err := t.run.Committed(bt.positions); err != nil {
 			w.noteErr("task "+t.id.String(), err)
-			w.rebuild(t, true)
+			w.rebuild(t, err)
 			continue
 		}
 		for _, in := range t.inputs {

@@ -465,7 +465,7 @@ func (w *worker) taskFailed(t *task, err error) error {
 		return recordError(rec)
 	}
 	w.noteErr("task "+t.id.String(), err)
-	w.rebuild(t, true)
+	w.rebuild(t, err)
 	return nil
 }
 
@@ -488,9 +488,11 @@ func (w *worker) publishIfDue() {
 	}
 	if w.id == 0 && now.Sub(w.swept) >= idleState/4 {
 		w.swept = now
-		if err := w.app.registry.sweep(now); err != nil {
-			w.noteErr("close idle state", err)
-		}
+		w.building.Go(func() { // a disk may take its time
+			if err := w.app.registry.sweep(now); err != nil {
+				w.log.Warn("idle state is not closed well", "err", err)
+			}
+		})
 	}
 }
 
@@ -509,6 +511,11 @@ func (w *worker) publish(now time.Time) {
 	ws := &workerSnapshot{
 		status:   WorkerStatus{ID: w.id, State: w.state, Since: w.since, Tasks: len(w.tasks), Err: w.lastErr},
 		counters: w.tally.Counters, reasons: w.tally.reasons,
+	}
+	for _, id := range w.ids() {
+		if b := w.tasks[id].build; b != nil {
+			ws.restoring = append(ws.restoring, b.progress.status(id, w.id))
+		}
 	}
 	for _, t := range w.running {
 		st := t.run.Status()

@@ -67,6 +67,13 @@ type Result struct {
 	Wiped int
 }
 
+// StoreError says that it is the backend that failed, and not the reading. It has to be closed and opened anew before a restore can
+// go on.
+type StoreError struct{ Err error }
+
+func (e *StoreError) Error() string { return e.Err.Error() }
+func (e *StoreError) Unwrap() error { return e.Err }
+
 // Progress is where the restore of one store stands.
 type Progress struct {
 	Store     int
@@ -118,7 +125,7 @@ func (r *Restorer) Close() { r.client.Close() }
 // called, like the backend, from the caller's goroutine. Partitions are read concurrently.
 //
 // After an error the stores are at some position on their way, and consistent: a later Restore goes on from there. A record that
-// cannot be decoded is an error that names it. ctx ends a restore early with ctx's error.
+// cannot be decoded is an error that names it. If the backend fails the error is a [*StoreError]. ctx ends a restore early with ctx's error.
 func (r *Restorer) Restore(ctx context.Context, task Task, now func() time.Time, progress func(Progress)) (Result, error) {
 	if err := task.check(); err != nil {
 		return Result{}, err
@@ -200,7 +207,7 @@ func (a *applier) apply(c chunk) error {
 	}
 	if c.wipe {
 		if err := a.task.Backend.Wipe(rd.Store.Store); err != nil {
-			return fmt.Errorf("restore: wipe store %q: %w", rd.spec.Name, err)
+			return &StoreError{fmt.Errorf("restore: wipe store %q: %w", rd.spec.Name, err)}
 		}
 		a.result.Wiped++
 	}
@@ -210,7 +217,7 @@ func (a *applier) apply(c chunk) error {
 		err := a.task.Backend.Apply(slices.Values(c.mutations), a.positions)
 		a.positions[rd.Store.Store] = nil
 		if err != nil {
-			return fmt.Errorf("restore: apply %s[%d] up to offset %d to store %q: %w", rd.Topic, rd.Partition, c.next, rd.spec.Name, err)
+			return &StoreError{fmt.Errorf("restore: apply %s[%d] up to offset %d to store %q: %w", rd.Topic, rd.Partition, c.next, rd.spec.Name, err)}
 		}
 	}
 	rd.applied += int64(len(c.mutations))
