@@ -1,5 +1,12 @@
-// Package state keeps what operators remember: the contracts of a task's stores, the overlay of its open transaction, typed
-// views over both, and a backend in memory.
+// Package state keeps what operators remember.
+//
+// Who writes a topology needs three things of it. A provider goes into the configuration of the application: [Memory] keeps stores
+// in memory, and a restart reads them from Kafka again. A typed handle names a store and says how its keys and values are encoded:
+// [KeyValueOf] or [WindowsOf], which topology.Process takes. Opened, by a processor in its Init or by a test, it is a view,
+// [KeyValueView] or [WindowsView], with Get, Put, Delete and iteration.
+//
+// The rest is for those who write a provider, and for the engine: the contracts of a task's stores and the overlay of its open
+// transaction.
 //
 // A task's stores live in one [Backend]. While a transaction is open the task reads and writes through a [Txn]: reads look in
 // the overlay first and then in the backend, writes go to the overlay alone. When the transaction is known to have committed,

@@ -14,6 +14,12 @@
 // Then its final result is due and a record for it is late. The late policy
 // says what becomes of such a record.
 //
+// A watermark begins at [Unknown], below every timestamp. That of an operator is
+// the smallest over all input partitions that feed it, so a partition without a
+// record keeps it at Unknown: no window closes and nothing is late until every
+// partition has had one. A partition that falls quiet holds the watermark where
+// it is. No timeout for such partitions is applied.
+//
 // For Kafka Streams W is the stream time, B is 0 and g is the grace. Flink's
 // watermark is inclusive: its t is W − 1 here, and g is 0.
 package window

@@ -18,8 +18,14 @@ type Key[K any] struct {
 }
 
 // String returns the key and the bounds as Kafka Streams prints them:
-// "[AMS@0/60000]".
-func (k Key[K]) String() string { return fmt.Sprintf("[%v@%d/%d]", k.Key, k.Start, k.End) }
+// "[AMS@0/60000]". An end that is not known, as [KeySerde] without a size leaves
+// it, is a question mark: "[AMS@0/?]".
+func (k Key[K]) String() string {
+	if k.End == math.MaxInt64 {
+		return fmt.Sprintf("[%v@%d/?]", k.Key, k.Start)
+	}
+	return fmt.Sprintf("[%v@%d/%d]", k.Key, k.Start, k.End)
+}
 
 // Interval returns the bounds as times in UTC.
 func (k Key[K]) Interval() (start, end time.Time) {

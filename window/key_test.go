@@ -108,6 +108,10 @@ func TestKeyString(t *testing.T) {
 	if got, want := k.String(), "[k@0/60000]"; got != want { // as Kafka Streams prints it
 		t.Errorf("String() = %q, want %q", got, want)
 	}
+	got, err := window.KeySerde(serde.String()).Decode([]byte("k\x00\x00\x00\x00\x00\x00\x00\x07"))
+	if want := "[k@7/?]"; err != nil || got.String() != want { // without a size nobody knows the end
+		t.Errorf("String() = %q, %v, want %q", got, err, want)
+	}
 	start, end := k.Interval()
 	if want := time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC); !start.Equal(want) || end.Sub(start) != time.Minute || start.Location() != time.UTC {
 		t.Errorf("Interval() = %v, %v", start, end)
