@@ -31,9 +31,11 @@ type RecordError struct {
 	Topic     string
 	Partition int32
 	Offset    int64
-	// Operator is the node that failed, as in the topology's description.
+	// Operator is the node that failed, as in the topology's description, and Place where the program added it to the builder:
+	// "flights.go:40".
 	Operator string
-	// Reason is undecodable, bad-timestamp or skipped-error, as the counters of a Snapshot name it.
+	Place    string
+	// Reason is undecodable, bad-timestamp or failed, as the counters of a Snapshot name it.
 	Reason string
 	// Err is the cause. Stack is set if it was a panic.
 	Err   error
@@ -46,7 +48,11 @@ func (e *RecordError) Error() string {
 	if e.Topic != "" {
 		at = fmt.Sprintf("record %s[%d]@%d", e.Topic, e.Partition, e.Offset)
 	}
-	return fmt.Sprintf("framework: %s cannot be processed at %s: %v; mend the record's writer or the operator, or set Config.OnRecordError to Skip", at, e.Operator, e.Err)
+	operator := e.Operator
+	if e.Place != "" {
+		operator += " (" + e.Place + ")"
+	}
+	return fmt.Sprintf("framework: %s cannot be processed at %s: %v; mend the record's writer or the operator, or set Config.OnRecordError to Skip", at, operator, e.Err)
 }
 
 // Unwrap returns the cause.
@@ -55,7 +61,7 @@ func (e *RecordError) Unwrap() error { return e.Err }
 func recordError(e *engine.RecordError) *RecordError {
 	return &RecordError{
 		Task: e.Task.String(), Topic: e.Topic, Partition: e.Partition, Offset: e.Offset,
-		Operator: e.Node, Reason: e.Reason.String(), Err: e.Err, Stack: e.Stack,
+		Operator: e.Node, Place: e.At, Reason: e.Reason.String(), Err: e.Err, Stack: e.Stack,
 	}
 }
 

@@ -163,7 +163,10 @@ func TestRecordThatFailsEndsRun(t *testing.T) {
 		if rec.Topic != "in" || rec.Partition != 2 || rec.Offset != 25 || rec.Task != "0_2" || len(rec.Stack) == 0 || rec.Operator == "" {
 			t.Errorf("the error is of %+v, want in[2]@25 with a stack", rec)
 		}
-		says(t, err, "in[2]@25", "no such word", "OnRecordError")
+		if !strings.HasPrefix(rec.Place, "world_test.go:") {
+			t.Errorf("the operator was added at %q, want a line of world_test.go", rec.Place)
+		}
+		says(t, err, "in[2]@25", rec.Operator+" ("+rec.Place+")", "no such word", "OnRecordError")
 		if at := w.c.Committed(t, appID)["in[2]"]; at > 25 {
 			t.Errorf("the position is %d: the record was passed over", at)
 		}
@@ -183,7 +186,7 @@ func TestRecordThatFailsIsSkipped(t *testing.T) {
 		w.awaitOutputs()
 		n := m.stop()
 		w.check(true)
-		if got := m.Snapshot().Counters.Dropped["skipped-error"]; got != 1 {
+		if got := m.Snapshot().Counters.Dropped["failed"]; got != 1 {
 			t.Errorf("%d records were counted as skipped, want 1: %+v", got, n)
 		}
 	})

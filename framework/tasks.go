@@ -396,7 +396,7 @@ func (w *worker) launch(t *task, b *built) error {
 
 func (w *worker) skipped(e *engine.RecordError) {
 	w.log.Warn("record skipped", "task", e.Task, "topic", e.Topic, "partition", e.Partition, "offset", e.Offset,
-		"operator", e.Node, "reason", e.Reason.String(), "err", e.Err)
+		"operator", e.Node, "place", e.At, "reason", e.Reason.String(), "err", e.Err)
 }
 
 // position tells the client what to deliver next of a task's partitions. Client and queue always join without a gap: what the

@@ -13,8 +13,8 @@ import (
 type AggregateOption struct{ onClose bool }
 
 // EmitOnClose makes a windowed aggregate emit one result for each window and key, when the window closes, instead of one for each
-// record. Results of one watermark advance come by window start, then by the bytes of the key. Kafka Streams:
-// EmitStrategy.onWindowClose.
+// record. Results of one watermark advance come by window start, then by the bytes of the key. Nothing comes before the watermark
+// is known, which takes a record in every input partition: see Windowed. Kafka Streams: EmitStrategy.onWindowClose.
 func EmitOnClose() AggregateOption { return AggregateOption{onClose: true} }
 
 // Aggregate folds the values of each key into an A, from the zero A, and keeps it in the store of that name. Every record gives a
@@ -22,18 +22,21 @@ func EmitOnClose() AggregateOption { return AggregateOption{onClose: true} }
 // than to return it: after an error the fold starts again from what the store has. Null keys and null values are dropped and
 // counted. Kafka Streams: KGroupedStream.aggregate.
 func Aggregate[K, V, A any](g Grouped[K, V], store string, s serde.Serde[A], add func(A, V) A, opts ...AggregateOption) Table[K, A] {
+	g.b.need(fmt.Sprintf("Aggregate into store %q", store), add == nil)
 	return aggregate(g, "KSTREAM-AGGREGATE-", store, s, func(a A, _ bool, v V) (A, bool) { return add(a, v), true }, opts)
 }
 
 // AggregateOrDelete is Aggregate for a fold that can end: where add returns false the key is deleted, which the table passes on as
 // a null value, and its next record starts from the zero A again. Kafka Streams: an aggregator that returns null.
 func AggregateOrDelete[K, V, A any](g Grouped[K, V], store string, s serde.Serde[A], add func(A, V) (A, bool), opts ...AggregateOption) Table[K, A] {
+	g.b.need(fmt.Sprintf("AggregateOrDelete into store %q", store), add == nil)
 	return aggregate(g, "KSTREAM-AGGREGATE-", store, s, func(a A, _ bool, v V) (A, bool) { return add(a, v) }, opts)
 }
 
 // Reduce folds the values of each key; the first one is the first aggregate, and f is not called for it. Kafka Streams:
 // KGroupedStream.reduce.
 func Reduce[K, V any](g Grouped[K, V], store string, s serde.Serde[V], f func(V, V) V, opts ...AggregateOption) Table[K, V] {
+	g.b.need(fmt.Sprintf("Reduce into store %q", store), f == nil)
 	return aggregate(g, "KSTREAM-REDUCE-", store, s, func(a V, ok bool, v V) (V, bool) {
 		if !ok {
 			return v, true

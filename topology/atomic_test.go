@@ -3,6 +3,7 @@ package topology_test
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -104,7 +105,7 @@ func TestAFailedRecordLeavesNoTrace(tt *testing.T) {
 		}, topologytest.SkipErrors())
 		sc.in("a:ok@100", "a:ok0@0", "a:ok1@0")
 		sc.in("a:" + how + "@5") // late for drops
-		sc.counts(map[string]int64{"skipped-error": 1})
+		sc.counts(map[string]int64{"failed": 1})
 		if diff := cmp.Diff(map[string]int64{"a": 1, "all": 1}, stored(tt, sc.d)); diff != "" {
 			tt.Errorf("%s: store (-want +got):\n%s", how, diff)
 		}
@@ -118,7 +119,7 @@ func TestAFailedRecordLeavesNoTrace(tt *testing.T) {
 		sc.in("a:ok@101", "a:ok0@0", "a:ok1@0")
 		sc.in("new:" + how + "@102")
 		sc.in("b:ok@5", "b:ok0@0", "b:ok1@0")
-		sc.counts(map[string]int64{"skipped-error": 2, "late-dropped": 1})
+		sc.counts(map[string]int64{"failed": 2, "late-dropped": 1})
 		sc.d.Crash()
 		if diff := cmp.Diff(map[string]int64{"a": 2, "b": 1, "all": 1}, stored(tt, sc.d)); diff != "" {
 			tt.Errorf("%s: store after a crash (-want +got):\n%s", how, diff)
@@ -135,10 +136,10 @@ func TestAFailedPunctuationLeavesNoTrace(tt *testing.T) {
 		}, topologytest.SkipErrors(), topologytest.StartAt(at(0)))
 		sc.in("a:ok@1", "fire1:ok0@0", "fire1:ok1@0")
 		sc.in("a:" + how + "@15")
-		sc.counts(map[string]int64{"skipped-error": 1})
+		sc.counts(map[string]int64{"failed": 1})
 		sc.d.Advance(20 * ms)
 		sc.wants("wall clock, failing")
-		sc.counts(map[string]int64{"skipped-error": 2})
+		sc.counts(map[string]int64{"failed": 2})
 		if diff := cmp.Diff(map[string]int64{"fire1": 1, "all": 1}, stored(tt, sc.d)); diff != "" {
 			tt.Errorf("%s: store (-want +got):\n%s", how, diff)
 		}
@@ -146,7 +147,7 @@ func TestAFailedPunctuationLeavesNoTrace(tt *testing.T) {
 		sc.in("a:ok@20", "fire20:ok0@0", "fire20:ok1@0")
 		sc.d.Advance(10 * ms)
 		sc.wants("wall clock, repaired", "fire30:ok0@0", "fire30:ok1@0")
-		sc.counts(map[string]int64{"skipped-error": 2})
+		sc.counts(map[string]int64{"failed": 2})
 	}
 }
 
@@ -169,10 +170,10 @@ func TestAFailedWindowIsGivenUp(tt *testing.T) {
 		sc.in(r)
 	}
 	sc.in("z:ok@10", "b:0@2", "b:1@2")
-	sc.counts(map[string]int64{"skipped-error": 2})
+	sc.counts(map[string]int64{"failed": 2})
 	sc.in("a:ok@5") // late: the window is closed, given up or not
 	sc.in("z:ok@20", "z:0@10", "z:1@10")
-	sc.counts(map[string]int64{"skipped-error": 2, "late-dropped": 1})
+	sc.counts(map[string]int64{"failed": 2, "late-dropped": 1})
 	windows, err := state.WindowsOf("last", str, str, time.Minute).Open(sc.d.Stores(0))
 	if err != nil {
 		tt.Fatal(err)
@@ -190,9 +191,18 @@ func TestAFailedWindowIsGivenUp(tt *testing.T) {
 	sc.d.Crash()
 }
 
-// Under Fail, the default, the error says which record, which operator and what.
+// Under Fail, the default, the error says which record, which operator, where the builder's user added it, and what.
 func TestFailNamesThePlace(tt *testing.T) {
 	tt.Parallel()
+	src, err := os.ReadFile("atomic_test.go")
+	if err != nil {
+		tt.Fatal(err)
+	}
+	// line is the place so many lines below the first one with the text.
+	line := func(text string, below int) string {
+		before, _, _ := strings.Cut(string(src), text)
+		return fmt.Sprint("atomic_test.go:", strings.Count(before, "\n")+1+below)
+	}
 	process := func(b *topology.Builder) {
 		topology.Process(topology.From(b, s), "clumsy", func() *clumsy { return &clumsy{fail: failing} }, seen).To(outStrings)
 	}
@@ -211,10 +221,10 @@ func TestFailNamesThePlace(tt *testing.T) {
 		in    []string
 		want  []string
 	}{
-		{"error in Process", process, []string{"a:error@1"}, []string{"record s[0]@0 at clumsy: oh no"}},
-		{"panic in Process", process, []string{"a:ok@1", "a:panic@2"}, []string{"record s[0]@1 at clumsy: panic: oh no"}},
-		{"panic in a punctuation", ticking, []string{"a:panic@1"}, []string{"task 0_0 at clumsy: panic: oh no"}},
-		{"panic behind a window", closing, []string{"a:panic@1", "b:ok@10"}, []string{"task 0_0 at KSTREAM-MAPVALUES-", "panic: oh no"}},
+		{"error in Process", process, []string{"a:error@1"}, []string{"record s[0]@0 at clumsy (" + line("process := func", 1) + "): oh no"}},
+		{"panic in Process", process, []string{"a:ok@1", "a:panic@2"}, []string{"record s[0]@1 at clumsy (" + line("process := func", 1) + "): panic: oh no"}},
+		{"panic in a punctuation", ticking, []string{"a:panic@1"}, []string{"task 0_0 at clumsy (" + line("ticking := func", 1) + "): panic: oh no"}},
+		{"panic behind a window", closing, []string{"a:panic@1", "b:ok@10"}, []string{"task 0_0 at KSTREAM-MAPVALUES-", " (" + line("closing := func", 3) + "): panic: oh no"}},
 		{"panic in a join", func(b *topology.Builder) {
 			topology.JoinTable(topology.From(b, s), topology.TableFrom(b, "table", t), func(a, _ string) string { return fmt.Sprint(failing(a)) }).To(outStrings)
 		}, []string{"t a:x@1", "a:panic@2"}, []string{"record s[0]@0 at KSTREAM-JOIN-", "panic: oh no"}},
@@ -267,6 +277,6 @@ func TestASwallowedErrorFailsTheRecord(tt *testing.T) {
 	}, topologytest.SkipErrors())
 	sc.in("a:ok@1", "a:first@1", "a:ok@1")
 	sc.in("a:error@2")
-	sc.counts(map[string]int64{"skipped-error": 1})
+	sc.counts(map[string]int64{"failed": 1})
 	sc.in("a:ok@3", "a:first@3", "a:ok@3")
 }

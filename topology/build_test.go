@@ -48,7 +48,8 @@ func mistakes(b *topology.Builder) {
 	// Names.
 	topology.Count(st.GroupByKey(), "table")                 // MISTAKE store "table": the name is taken at .*build_test.go:\d+
 	topology.Count(st.GroupByKey(), "")                      // MISTAKE store "": not a name
-	topology.Count(st.GroupByKey(), "per key")               // MISTAKE store "per key": character ' '
+	topology.Count(st.GroupByKey(), "per key")               // MISTAKE store "per key": character ' ' cannot
+	topology.Count(st.GroupByKey(), "a b/c d/é")             // MISTAKE store "a b/c d/é": characters ' ', '/', 'é' cannot
 	topology.Count(st.GroupByKey(), "..")                    // MISTAKE store "..": not a name
 	topology.Count(st.GroupByKey(), longName)                // MISTAKE 201 characters are too many
 	topology.Repartition(st, "a/b", 0, str, str)             // MISTAKE repartition topic "a/b": character '/'
@@ -80,6 +81,29 @@ func mistakes(b *topology.Builder) {
 	keyed := topology.From(b, topology.Topic("w", window.KeySerde(str).Size(time.Minute), str))
 	topology.JoinTable(keyed, windowed, func(a string, _ int64) string { return a }) // MISTAKE table "x2" is windowed
 
+	// Callbacks.
+	st.Filter(nil)                                                                                                       // MISTAKE Filter: the function is nil; give one
+	st.Peek(nil)                                                                                                         // MISTAKE Peek: the function is nil
+	topology.Map[string, string, string, string](st, nil)                                                                // MISTAKE Map: the function is nil
+	topology.MapValues[string, string, string](st, nil)                                                                  // MISTAKE MapValues: the function is nil
+	topology.FlatMap[string, string, string, string](st, nil)                                                            // MISTAKE FlatMap: the function is nil
+	topology.GroupBy(st, "y1", nil, str, str)                                                                            // MISTAKE GroupBy "y1": the function is nil
+	topology.Aggregate(g, "y2", i64, nil)                                                                                // MISTAKE Aggregate into store "y2": the function is nil
+	topology.AggregateOrDelete(g, "y3", i64, nil)                                                                        // MISTAKE AggregateOrDelete into store "y3": the function is nil
+	topology.Reduce(g, "y4", str, nil)                                                                                   // MISTAKE Reduce into store "y4": the function is nil
+	topology.JoinTable[string, string, string, string](st, table, nil)                                                   // MISTAKE JoinTable: the function is nil
+	topology.LeftJoinTable[string, string, string, string](st, table, nil)                                               // MISTAKE LeftJoinTable: the function is nil
+	topology.Process[echo, string, string, string, string](st, "y5", nil)                                                // MISTAKE Process "y5": the function is nil
+	topology.Process(st, "y6", func() echo { return echo{} }, state.KeyValueOf("y7", str, str), nil)                     // MISTAKE Process "y6": store 2 of 2 is nil
+	topology.From(b, topology.Topic("y8", str, str).EventTime(nil))                                                      // MISTAKE topic "y8": EventTime: the function given at .*build_test.go:\d+ is nil
+	topology.From(b, topology.Topic("y9", str, str).EventTime(nil).EventTime(topology.Record[string, string].Timestamp)) // the last one counts
+
+	// Loops.
+	st.To(s)                                                                                                  // MISTAKE topic s is written here, and read at .*build_test.go:\d+: .*use another topic
+	table.To(t)                                                                                               // MISTAKE topic t is written here, and read at
+	topology.Count(topology.Windowed(g, window.Tumbling(time.Minute), window.Sideline("s")), "late-to-input") // MISTAKE topic s is written here, and read at
+	st.To(topology.Topic("fine", str, str))                                                                   // a repartition topic of that name has the application's in front
+
 	// Serdes and numbers.
 	topology.Aggregate(g, "x4", nil, func(a int64, _ string) int64 { return a })            // MISTAKE store "x4": no serde
 	topology.GroupBy(st, "x5", func(k, _ string) string { return k }, nil, str)             // MISTAKE repartition topic "x5": no serde
@@ -89,8 +113,9 @@ func mistakes(b *topology.Builder) {
 
 	// Two builders.
 	other := topology.From(topology.NewBuilder(), s)
-	st.Merge(other)                                                                  // MISTAKE Merge: the other stream belongs to another Builder
-	topology.JoinTable(st, topology.TableFrom(topology.NewBuilder(), "x9", t), join) // MISTAKE JoinTable: the table belongs to another Builder
+	st.Merge(other)                                                                     // MISTAKE Merge: the other stream belongs to another Builder
+	topology.JoinTable(st, topology.TableFrom(topology.NewBuilder(), "x9", t), join)    // MISTAKE JoinTable: the table belongs to another Builder
+	topology.LeftJoinTable(upper, table, func(a, _ string, _ bool) string { return a }) // MISTAKE LeftJoinTable: the stream's key may have been changed by Map at
 }
 
 var longName = strings.Repeat("n", 201)
@@ -206,6 +231,10 @@ func TestDescribe(tt *testing.T) {
 			named := topology.JoinTable(byOther.Stream(), topology.TableFrom(b, "names", t), func(v, _ string) string { return v })
 			w := topology.Windowed(named.GroupByKey(), window.Tumbling(time.Hour), window.Sideline("late"))
 			topology.Count(w, "per-hour", topology.EmitOnClose()).To(outWindows(time.Hour))
+		},
+		"left-join": func(b *topology.Builder) {
+			table := topology.TableFrom(b, "names", t)
+			topology.LeftJoinTable(topology.From(b, s), table, func(v, _ string, _ bool) string { return v }).To(outStrings)
 		},
 		"processor": func(b *topology.Builder) {
 			st := topology.From(b, s)

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"path"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/headrace/headrace/internal/graph"
@@ -34,6 +36,7 @@ func NewBuilder() *Builder {
 type meta struct {
 	id     int // in Builder.nodes
 	name   string
+	at     string // where the user added it, as "flights.go:40"
 	kind   graph.NodeKind
 	topic  string
 	stores []*storeDef
@@ -55,6 +58,7 @@ type sourceDef struct {
 type sinkDef struct {
 	m     *meta
 	sink  graph.Sink
+	at    string // where it was added
 	local int
 }
 
@@ -96,6 +100,13 @@ func (b *Builder) fail(format string, args ...any) {
 	b.errs = append(b.errs, fmt.Errorf("%s: "+format, append([]any{here()}, args...)...))
 }
 
+// need reports a callback that is nil.
+func (b *Builder) need(what string, isNil bool) {
+	if isNil {
+		b.fail("%s: the function is nil; give one", what)
+	}
+}
+
 // check adds err, with the place, if there is one.
 func (b *Builder) check(err error) {
 	if err != nil {
@@ -104,7 +115,7 @@ func (b *Builder) check(err error) {
 }
 
 func (b *Builder) node(kind graph.NodeKind, name string, up ...*meta) *meta {
-	m := &meta{id: len(b.nodes), kind: kind, name: name, up: up}
+	m := &meta{id: len(b.nodes), kind: kind, name: name, at: path.Base(here()), up: up}
 	if strings.HasSuffix(name, "-") { // a Kafka Streams name, numbered by position: for reading only
 		m.name = fmt.Sprintf("%s%010d", name, m.id)
 	}
@@ -145,12 +156,21 @@ func checkName(name string) error {
 	if len(name) > 200 {
 		return fmt.Errorf("%d characters are too many for a part of a topic's name; use at most 200", len(name))
 	}
+	var bad []string // each once, in order
 	for _, c := range name {
 		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-' {
-			return fmt.Errorf("character %q cannot be in a Kafka topic's name; use letters, digits, '.', '_' and '-'", c)
+			if q := strconv.QuoteRune(c); !slices.Contains(bad, q) {
+				bad = append(bad, q)
+			}
 		}
 	}
-	return nil
+	switch len(bad) {
+	case 0:
+		return nil
+	case 1:
+		return fmt.Errorf("character %s cannot be in a Kafka topic's name; use letters, digits, '.', '_' and '-'", bad[0])
+	}
+	return fmt.Errorf("characters %s cannot be in a Kafka topic's name; use letters, digits, '.', '_' and '-'", strings.Join(bad, ", "))
 }
 
 func (b *Builder) source(m *meta, src graph.Source) *sourceDef {
@@ -178,7 +198,7 @@ func (b *Builder) sink(m *meta, s graph.Sink) *sinkDef {
 	}
 	m.topic = s.Topic
 	s.Node = m.name
-	def := &sinkDef{m: m, sink: s}
+	def := &sinkDef{m: m, sink: s, at: here()}
 	b.sinks = append(b.sinks, def)
 	return def
 }
@@ -201,6 +221,7 @@ func (b *Builder) Build() (*Topology, error) {
 	if len(b.sources) == 0 {
 		b.errs = append(b.errs, errors.New("the topology has no source; start with From or TableFrom"))
 	}
+	b.loops()
 	if len(b.errs) > 0 {
 		return nil, fmt.Errorf("topology: %w", errors.Join(b.errs...))
 	}
@@ -212,6 +233,15 @@ func (b *Builder) Build() (*Topology, error) {
 	_, _ = h.Write([]byte(describe(plan)))
 	plan.Fingerprint = h.Sum64()
 	return &Topology{plan}, nil
+}
+
+// loops finds the outside topics that the topology both reads and writes. A sideline's is one of them, too.
+func (b *Builder) loops() {
+	for _, s := range b.sinks {
+		if read, ok := b.topics[s.sink.Topic]; ok && !s.sink.Repartition {
+			b.errs = append(b.errs, fmt.Errorf("%s: topic %s is written here, and read at %s: what is written would come in again; use another topic, or Repartition to go on behind a topic of the application's own", s.at, s.sink.Topic, read))
+		}
+	}
 }
 
 // split finds the parts that only topics connect: operators joined by an edge or by a store belong to one sub-topology. They are
@@ -282,7 +312,7 @@ func (b *Builder) compile(id int, nodes []*meta) *graph.SubTopology {
 		}
 	}
 	for _, m := range nodes {
-		n := graph.Node{Name: m.name, Kind: m.kind, Topic: m.topic}
+		n := graph.Node{Name: m.name, At: m.at, Kind: m.kind, Topic: m.topic}
 		for _, s := range m.stores {
 			n.Stores = append(n.Stores, s.spec.Name)
 		}

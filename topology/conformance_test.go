@@ -1,6 +1,7 @@
 package topology_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -119,7 +120,28 @@ func TestStreamTableJoin(tt *testing.T) {
 	sc.in("t a:new@30")
 	sc.in("t a:old@25") // the last one wins, not the newest
 	sc.in("a:x@31", "a:x+old@31")
-	sc.counts(map[string]int64{"null-value": 1, "null-key": 2})
+	sc.counts(map[string]int64{"null-value": 1, "null-key": 2, "no-match": 2})
+}
+
+// A left join keeps what has no match, and says so. Null keys are our own rule: dropped, as before everything keyed.
+func TestStreamTableLeftJoin(tt *testing.T) {
+	tt.Parallel()
+	sc := run(tt, outStrings, func(b *topology.Builder) {
+		table := topology.TableFrom(b, "table", t)
+		topology.LeftJoinTable(topology.From(b, s), table, func(v, w string, ok bool) string { return fmt.Sprint(v, "+", w, ok) }).To(outStrings)
+	})
+	sc.in("a:x@5", "a:x+false@5")
+	sc.in("t a:T@10")
+	sc.in("a:s@3", "a:s+Ttrue@3")
+	sc.in("t a:@11") // an empty value is a value
+	sc.in("a:s@12", "a:s+true@12")
+	sc.in("a:null@13")
+	sc.in("null:x@13")
+	sc.in("t a:null@20")
+	sc.in("a:x@21", "a:x+false@21")
+	sc.d.Crash()
+	sc.in("a:x@22", "a:x+false@22")
+	sc.counts(map[string]int64{"null-value": 1, "null-key": 1})
 }
 
 // KTable suppress(untilWindowCloses), and emit on close: one and the same here.

@@ -8,7 +8,8 @@ import (
 )
 
 // Describe returns the topology as text, in the form in which Kafka Streams prints its own, so that tools which draw that can draw
-// this. Names that end in ten digits are numbered by position and name nothing durable.
+// this. Names that end in ten digits are numbered by position and name nothing durable. A repartition topic is shown by the name that
+// GroupBy or Repartition was given: on the cluster it is <app>-<name>-repartition, and the topology does not know the application.
 func (t *Topology) Describe() string { return describe(t.plan) }
 
 func describe(p *graph.Plan) string {

@@ -8,8 +8,10 @@
 //	topology.Count(byOrigin, "flights-per-origin").To(topology.Topic("counts", serde.String(), serde.Int64()))
 //	t, err := b.Build()
 //
+// The examples below run as tests, without a broker: see package topologytest.
+//
 // A verb that keeps the types of its stream is a method (Filter, Peek, Merge, To); a verb that changes them is a function whose
-// first argument is the stream (Map, GroupBy, Aggregate, JoinTable), because a Go method has no type parameters of its own.
+// first argument is the stream (Map, GroupBy, Aggregate, JoinTable, LeftJoinTable), because a Go method has no type parameters of its own.
 //
 // # Names
 //
@@ -32,7 +34,16 @@
 // Each record has an event time, from its topic's EventTime or else from the broker's timestamp. Every operator has a watermark:
 // no record older than it is expected any more. It closes windows and decides what is late. See package window.
 //
+// A watermark is the smallest over all partitions that feed the operator, and a partition of which no record has come yet is at
+// minus infinity. So one empty input partition keeps windows from closing, whatever the others bring: windows that emit on close
+// give nothing, and nothing is late. The same holds, from where it stands, for a partition that falls quiet. There is no idle
+// timeout; a source that has quiet partitions needs a record in each now and then. Kafka Streams takes the largest time instead,
+// task by task.
+//
 // # Building
+//
+// Build reports what is wrong with all of it at once, each with the place. One thing that Kafka Streams allows is an error here: a
+// topology that writes a topic which it reads.
 //
 // A Builder and the streams made from it belong to one goroutine. The Topology that Build returns is immutable and safe for
 // concurrent use: each task makes closures of its own from it. Callbacks are called by one task at a time, but all tasks share

@@ -44,6 +44,27 @@ func ExampleJoinTable() {
 	// ann: Ann, Amsterdam orders for 20
 }
 
+func ExampleLeftJoinTable() {
+	b := topology.NewBuilder()
+	table := topology.TableFrom(b, "customers", customers)
+	topology.LeftJoinTable(topology.From(b, orders), table, func(amount int64, customer string, known bool) string {
+		if !known {
+			customer = "somebody"
+		}
+		return fmt.Sprint(customer, " orders for ", amount)
+	}).To(texts)
+
+	d := start(b)
+	topologytest.Input(d, customers).Pipe(clock("12:00"), "ann", "Ann, Amsterdam")
+	in := topologytest.Input(d, orders)
+	in.Pipe(clock("12:01"), "ann", 20)
+	in.Pipe(clock("12:02"), "bob", 35)
+	printAll(topologytest.Output(d, texts))
+	// Output:
+	// ann: Ann, Amsterdam orders for 20
+	// bob: somebody orders for 35
+}
+
 func ExampleGroupBy() {
 	// Texts are keyed by their author. To count each text, those that are equal have to meet on one partition.
 	b := topology.NewBuilder()

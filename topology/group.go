@@ -1,6 +1,8 @@
 package topology
 
 import (
+	"fmt"
+
 	"github.com/headrace/headrace/internal/graph"
 	"github.com/headrace/headrace/serde"
 	"github.com/headrace/headrace/state"
@@ -88,8 +90,10 @@ func keyed[K, V any](in *instance, m *meta, key serde.Serde[K]) func(r *Record[K
 }
 
 // GroupBy groups the stream by another key: the records go through the topic <app>-<name>-repartition, where those of one key
-// meet on one partition. Event time, headers and the watermark go with them. Kafka Streams: KStream.groupBy.
+// meet on one partition. Event time, headers and the watermark go with them, but the watermark comes behind the records of a whole
+// commit: see Windowed for what that means for late records. Kafka Streams: KStream.groupBy.
 func GroupBy[K, V, K2 any](s Stream[K, V], name string, f func(K, V) K2, key serde.Serde[K2], value serde.Serde[V]) Grouped[K2, V] {
+	s.n.b.need(fmt.Sprintf("GroupBy %q", name), f == nil)
 	m := s.n.b.node(graph.ProcessorNode, "KSTREAM-KEY-SELECT-", s.n.m)
 	n := &node[K2, V]{b: s.n.b, m: m, key: key, oneToOne: s.n.oneToOne}
 	callback(s.n, n, func(_ *instance, push func(Record[K2, V]) error) func(Record[K, V]) error {

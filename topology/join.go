@@ -8,20 +8,44 @@ import (
 )
 
 // JoinTable gives each record of a stream the table's value of its key; f makes the result, at the event time of the stream's
-// record. A record whose key the table does not have is left out. Only the stream triggers results, and only its watermark counts:
-// the table is what it is when the record is processed. Stream and table must have the same number of partitions. Null keys and
-// null values are dropped and counted. Kafka Streams: KStream.join(KTable).
+// record. A record whose key the table does not have is left out, and counted as no-match; LeftJoinTable keeps it. Only the stream
+// triggers results, and only its watermark counts: the table is what it is when the record is processed. Stream and table must have
+// the same number of partitions. Null keys and null values are dropped and counted. Kafka Streams: KStream.join(KTable).
 func JoinTable[K, V, T, V2 any](s Stream[K, V], t Table[K, T], f func(V, T) V2) Stream[K, V2] {
+	s.n.b.need("JoinTable", f == nil)
+	return joinTable(s, t, "JoinTable", "KSTREAM-JOIN-", func(in *instance, m *meta) func(V, T, bool) (V2, bool) {
+		rt := in.rt
+		return func(v V, right T, ok bool) (out V2, keep bool) {
+			if !ok {
+				rt.Count(m.local, graph.NoMatch)
+				return out, false
+			}
+			return f(v, right), true
+		}
+	})
+}
+
+// LeftJoinTable is JoinTable that keeps the records whose key the table does not have: f gets the zero T and false for them.
+// Kafka Streams: KStream.leftJoin(KTable), but that null keys are dropped and counted here, as before everything keyed.
+func LeftJoinTable[K, V, T, V2 any](s Stream[K, V], t Table[K, T], f func(v V, right T, ok bool) V2) Stream[K, V2] {
+	s.n.b.need("LeftJoinTable", f == nil)
+	return joinTable(s, t, "LeftJoinTable", "KSTREAM-LEFTJOIN-", func(*instance, *meta) func(V, T, bool) (V2, bool) {
+		return func(v V, right T, ok bool) (V2, bool) { return f(v, right, ok), true }
+	})
+}
+
+// joinTable adds a join: mk gives what makes the result in one task, or says that there is none. ok says that the table has the key.
+func joinTable[K, V, T, V2 any](s Stream[K, V], t Table[K, T], verb, kind string, mk func(*instance, *meta) func(v V, right T, ok bool) (V2, bool)) Stream[K, V2] {
 	b := s.n.b
 	switch {
 	case t.n.b != b:
-		b.fail("JoinTable: the table belongs to another Builder; build one topology with one Builder")
+		b.fail("%s: the table belongs to another Builder; build one topology with one Builder", verb)
 	case s.n.key == nil:
-		b.fail("JoinTable: the stream's key may have been changed by %s, so the table's entry may be on another partition; use GroupBy(…).Stream() or Repartition first", s.n.changed)
+		b.fail("%s: the stream's key may have been changed by %s, so the table's entry may be on another partition; use GroupBy(…).Stream() or Repartition first", verb, s.n.changed)
 	case t.store.spec.Kind != state.KeyValueKind:
-		b.fail("JoinTable: table %q is windowed; a stream can join a table of plain keys", t.store.spec.Name)
+		b.fail("%s: table %q is windowed; a stream can join a table of plain keys", verb, t.store.spec.Name)
 	}
-	m := b.node(graph.ProcessorNode, "KSTREAM-JOIN-", s.n.m)
+	m := b.node(graph.ProcessorNode, kind, s.n.m)
 	m.stores = append(m.stores, t.store)
 	n := &node[K, V2]{b: b, m: m, key: s.n.key, oneToOne: s.n.oneToOne}
 	name := t.store.spec.Name
@@ -31,24 +55,31 @@ func JoinTable[K, V, T, V2 any](s Stream[K, V], t Table[K, T], f func(V, T) V2) 
 			return func(Record[K, V]) error { return err }
 		}
 		guard := keyed[K, V](in, m, t.n.key) // as the table's topic encodes keys
+		join := mk(in, m)
 		return func(r Record[K, V]) error {
 			key, ok, err := guard(&r)
 			if !ok || err != nil {
 				return err
 			}
-			stored, ok, err := store.Get(key)
-			if !ok || err != nil {
+			stored, has, err := store.Get(key)
+			if err != nil {
 				return err
 			}
-			_, value, err := state.SplitValue(stored)
-			if err != nil {
-				return fmt.Errorf("table %s: %w", name, err)
+			var right T
+			if has {
+				_, value, err := state.SplitValue(stored)
+				if err != nil {
+					return fmt.Errorf("table %s: %w", name, err)
+				}
+				if right, err = t.value.Decode(value); err != nil {
+					return fmt.Errorf("decode the value in table %s: %w", name, err)
+				}
 			}
-			right, err := t.value.Decode(value)
-			if err != nil {
-				return fmt.Errorf("decode the value in table %s: %w", name, err)
+			v, keep := join(r.Value, right, has)
+			if !keep {
+				return nil
 			}
-			return push(Record[K, V2]{Key: r.Key, Value: f(r.Value, right), Time: r.Time, raw: r.raw})
+			return push(Record[K, V2]{Key: r.Key, Value: v, Time: r.Time, raw: r.raw})
 		}
 	})
 	return Stream[K, V2]{n}

@@ -121,6 +121,9 @@ func TestNullKeys(tt *testing.T) {
 		{"JoinTable", func(b *topology.Builder, st topology.Stream[string, string]) {
 			topology.JoinTable(st, topology.TableFrom(b, "x", t), func(a, b string) string { return a + b })
 		}},
+		{"LeftJoinTable", func(b *topology.Builder, st topology.Stream[string, string]) {
+			topology.LeftJoinTable(st, topology.TableFrom(b, "x", t), func(a, b string, _ bool) string { return a + b })
+		}},
 		{"Repartition", func(_ *topology.Builder, st topology.Stream[string, string]) {
 			topology.Repartition(st, "x", 0, str, str)
 		}},

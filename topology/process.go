@@ -38,12 +38,17 @@ func Process[P Processor[K, V, K2, V2], K, V, K2, V2 any](s Stream[K, V], name s
 	if err := checkName(name); err != nil {
 		b.fail("Process %q: %w", name, err)
 	}
+	b.need(fmt.Sprintf("Process %q", name), newP == nil)
 	b.clock("Process", name)
 	if len(stores) > 0 && s.n.key == nil {
 		b.fail("Process %q: the key may have been changed by %s, so records of one key may be on several partitions, and its stores too; use GroupBy(…).Stream() or Repartition first", name, s.n.changed)
 	}
 	m := b.node(graph.ProcessorNode, name, s.n.m)
-	for _, st := range stores {
+	for i, st := range stores {
+		if st == nil {
+			b.fail("Process %q: store %d of %d is nil; give a handle, as state.KeyValueOf and state.WindowsOf make them", name, i+1, len(stores))
+			continue
+		}
 		b.share(m, st.Spec())
 	}
 	n := &node[K2, V2]{b: b, m: m, changed: "Process at " + here()}
@@ -198,6 +203,9 @@ func (t *Task) EveryWallClock(every time.Duration, f func(now time.Time) error) 
 func (t *Task) schedule(list *[]punctuation, every time.Duration, start int64, f func(time.Time) error) error {
 	if !t.init {
 		return errNotInit
+	}
+	if f == nil {
+		return fmt.Errorf("topology: processor %s: the function of a punctuation is nil; give one", t.m.name)
 	}
 	step := every.Milliseconds()
 	if step <= 0 {

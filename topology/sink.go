@@ -9,6 +9,8 @@ import (
 
 // To writes the stream to a topic, in the task's transaction. Headers and event time go with the record; the partition follows
 // from the key by murmur2, from the inner key where it is windowed; records with a null key are spread.
+//
+// A topology does not write a topic that it reads: Build refuses such a loop, which Kafka Streams allows.
 func (s Stream[K, V]) To(t TopicOf[K, V]) {
 	t.check(s.n.b)
 	m := s.n.b.node(graph.SinkNode, "KSTREAM-SINK-", s.n.m)

@@ -9,7 +9,7 @@ import (
 )
 
 // From reads a topic as a stream. A record with a null value is dropped and counted, unless the topic says KeepNulls. A topology
-// reads a topic once. Kafka Streams: StreamsBuilder.stream.
+// reads a topic once, and does not write it. Kafka Streams: StreamsBuilder.stream.
 func From[K, V any](b *Builder, t TopicOf[K, V]) Stream[K, V] {
 	t.check(b)
 	n := &node[K, V]{b: b, m: b.node(graph.SourceNode, "KSTREAM-SOURCE-"), key: t.key, oneToOne: true}
@@ -90,9 +90,9 @@ type Table[K, V any] struct {
 }
 
 // TableFrom reads a topic as a table kept in the store of that name. The last value of a key wins, whatever its event time; a null
-// value deletes, and so does a record that the policy skips because it cannot be decoded; a null key is dropped and counted. The topic is the store's changelog: it should be compacted, and nothing is
-// written beside it; the times in the store are the broker's timestamps. Before a task's streams start, the topic is read to the
-// end that it had when the task was assigned. Kafka Streams: StreamsBuilder.table.
+// value deletes, and so does a record that the policy skips because it cannot be decoded; a null key is dropped and counted. The topic
+// is the store's changelog: it should be compacted, and nothing is written beside it; the times in the store are the broker's
+// timestamps. Before a task's streams start, the topic is read to the end that it had when the task was assigned. Kafka Streams: StreamsBuilder.table.
 func TableFrom[K, V any](b *Builder, store string, t TopicOf[K, V]) Table[K, V] {
 	t.check(b)
 	n := &node[K, V]{b: b, m: b.node(graph.SourceNode, "KTABLE-SOURCE-"), key: t.key}

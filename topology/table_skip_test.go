@@ -74,7 +74,7 @@ func TestTableUnderSkipSurvivesACrash(t *testing.T) {
 		}
 	}
 	check("before the crash")
-	counts := map[string]int64{"undecodable": 3, "bad-timestamp": 1, "skipped-error": 1}
+	counts := map[string]int64{"undecodable": 3, "bad-timestamp": 1, "failed": 1}
 	if diff := cmp.Diff(counts, d.Counts()); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}

@@ -55,8 +55,9 @@ func (r Record[K, V]) Headers() []Header {
 	return r.raw.Headers
 }
 
-// Origin returns where the input record that led to this one was read: topic, partition and offset. ok is false if no single
-// record did: for the result of a closed window, or in a punctuation.
+// Origin returns where the record that led to this one was read in this sub-topology: topic, partition and offset. Behind GroupBy
+// and Repartition that is the repartition topic, by its full name, and not the topic from which its writer had the record. ok is
+// false if no single record led to this one: for the result of a closed window, or in a punctuation.
 func (r Record[K, V]) Origin() (topic string, partition int32, offset int64, ok bool) {
 	if r.raw == nil {
 		return "", 0, 0, false
@@ -72,6 +73,7 @@ type TopicOf[K, V any] struct {
 	eventTime  func(Record[K, V]) time.Time
 	watermarks window.Watermarks
 	keepNulls  bool
+	noTime     string // where EventTime was given nil
 }
 
 // Topic names a topic and says how its keys and values are encoded.
@@ -89,7 +91,9 @@ func (t TopicOf[K, V]) Serdes() (key serde.Serde[K], value serde.Serde[V]) { ret
 // which goes to the policy; it must depend on the record alone. It matters where the topic is read. Kafka Streams:
 // TimestampExtractor.
 func (t TopicOf[K, V]) EventTime(f func(Record[K, V]) time.Time) TopicOf[K, V] {
-	t.eventTime = f
+	if t.eventTime, t.noTime = f, ""; f == nil {
+		t.noTime = here()
+	}
 	return t
 }
 
@@ -110,6 +114,9 @@ func (t TopicOf[K, V]) KeepNulls() TopicOf[K, V] {
 func (t TopicOf[K, V]) check(b *Builder) {
 	if t.key == nil || t.value == nil {
 		b.fail("topic %q: no serde for its keys or values; make it with Topic(name, keySerde, valueSerde)", t.name)
+	}
+	if t.noTime != "" {
+		b.fail("topic %q: EventTime: the function given at %s is nil; give one, or leave EventTime out for the broker's timestamp", t.name, t.noTime)
 	}
 	b.check(t.watermarks.Validate())
 }

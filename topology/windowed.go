@@ -14,6 +14,16 @@ import (
 // operator's watermark reaches its end plus the grace: on-close results go out, its state is deleted, and a record for it is late
 // from then on. late says what becomes of late records: window.Drop or window.Sideline. A record that is late for some of its
 // windows only, which happens with hopping ones, goes into the others. Kafka Streams: KGroupedStream.windowedBy.
+//
+// The watermark is the smallest of what feeds the operator. In front of a repartition topic that is the task's own input partitions,
+// behind one it is every task that writes the topic, and so every partition that those read. A partition of which no record has
+// come yet holds it back: as long as one of them is empty, no window closes and nothing is late. There is no timeout for
+// partitions that are quiet or empty yet.
+//
+// Behind a repartition topic the watermark moves once per commit of a writer, behind the records of that commit. So a record counts
+// that is in the same commit as the one that would have made it late. Where a commit ends depends on how the application ran: two
+// runs over the same input may judge such a record differently, and so may the same run after an abort that made it do a commit's
+// work again. What has been committed is never decided again.
 func Windowed[K, V any](g Grouped[K, V], w window.Fixed, late window.Late) Grouped[window.Key[K], V] {
 	b := g.b
 	if g.window != nil {

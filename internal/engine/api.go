@@ -70,18 +70,23 @@ type RecordError struct {
 	Partition int32
 	Offset    int64
 	Node      string // the operator, as in Describe
+	At        string // where it was added, as in graph.Node
 	Reason    graph.Reason
 	Err       error
 	Stack     []byte // of a panic
 }
 
-// Error names the place, the operator and the cause.
+// Error names the record, the operator with the place in the user's code, and the cause.
 func (e *RecordError) Error() string {
-	at := "task " + e.Task.String()
+	what := "task " + e.Task.String()
 	if e.Topic != "" {
-		at = fmt.Sprintf("record %s[%d]@%d", e.Topic, e.Partition, e.Offset)
+		what = fmt.Sprintf("record %s[%d]@%d", e.Topic, e.Partition, e.Offset)
 	}
-	return fmt.Sprintf("%s at %s: %v", at, e.Node, e.Err)
+	node := e.Node
+	if e.At != "" {
+		node += " (" + e.At + ")"
+	}
+	return fmt.Sprintf("%s at %s: %v", what, node, e.Err)
 }
 
 // Unwrap returns the cause.

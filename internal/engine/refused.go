@@ -103,7 +103,8 @@ func (t *Task) OutputID(i int) OutputID {
 
 // Refused returns the error for the ith output of the last Cut, as Step would return it had the refusal been known.
 func (t *Task) Refused(i int, cause error) *RecordError {
-	e := &RecordError{Task: t.cfg.ID, Node: t.cfg.Sub.Sinks[t.outs[i].Sink].Node, Reason: graph.Refused, Err: cause}
+	e := &RecordError{Task: t.cfg.ID, Reason: graph.Refused, Err: cause}
+	e.Node, e.At = t.node(t.nodeNamed(t.cfg.Sub.Sinks[t.outs[i].Sink].Node))
 	if from := t.origins[i]; from.source >= 0 {
 		e.Topic, e.Partition, e.Offset = t.sources[from.source].cfg.Topic, t.cfg.ID.Partition, from.offset
 	}

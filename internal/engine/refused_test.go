@@ -104,7 +104,7 @@ func TestRefusedOutputIsSkippedWithItsRecord(t *testing.T) {
 		t.Errorf("outputs (-want +got):\n%s", diff)
 	}
 	st := u.task.Status()
-	if st.Counts[graph.Refused] != 1 || st.Counts[graph.SkippedError] != 0 {
+	if st.Counts[graph.Refused] != 1 || st.Counts[graph.Failed] != 0 {
 		t.Errorf("counted %v, want one refused", st.Counts)
 	}
 	if len(r.journal) != 1 || !strings.Contains(r.journal[0], "in[0]@0") || !strings.Contains(r.journal[0], errRefused.Error()) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 
 	"github.com/headrace/headrace/internal/graph"
 	"github.com/headrace/headrace/internal/wire"
@@ -107,7 +108,7 @@ func (t *Task) lift(s *source) (did bool, err error) {
 		if v, ok := header(r, wire.HeaderWatermark); ok {
 			rep, err := wire.DecodeReport(v)
 			if err != nil { // under any policy: without it the watermark would stand still unseen
-				return false, t.recordError(s, s.plan.Node, graph.Undecodable, err)
+				return false, t.recordError(s, t.sourceNode(s), graph.Undecodable, err)
 			}
 			s.next = r.Offset + 1
 			if s.report(rep) {
@@ -129,7 +130,7 @@ func (t *Task) lift(s *source) (did bool, err error) {
 
 // refuse applies the policy to a record that never reached an operator: it moves no watermark.
 func (t *Task) refuse(s *source, reason graph.Reason, cause error) error {
-	err := t.recordError(s, s.plan.Node, reason, cause)
+	err := t.recordError(s, t.sourceNode(s), reason, cause)
 	if t.cfg.Policy == Fail {
 		return err
 	}
@@ -193,13 +194,13 @@ func (t *Task) process(s *source) error {
 }
 
 // outcome is what became of a unit: err, or else that it made an output that cannot be written; and which node is to blame for it.
-func (t *Task) outcome(err error) (node string, reason graph.Reason, cause error) {
+func (t *Task) outcome(err error) (node int, reason graph.Reason, cause error) {
 	refusal, at := t.refusal, t.refusedAt
 	t.refusal = nil
 	if err == nil && refusal != nil {
-		return t.node(at), graph.Refused, refusal
+		return at, graph.Refused, refusal
 	}
-	return t.node(t.at), graph.SkippedError, err
+	return t.at, graph.Failed, err
 }
 
 // fire does one unit of what time has made due.
@@ -215,7 +216,8 @@ func (t *Task) fire(c graph.Clock) error {
 	if t.storeErr != nil {
 		return t.storeErr
 	}
-	rerr := &RecordError{Task: t.cfg.ID, Node: node, Reason: reason, Err: err, Stack: stack(err)}
+	rerr := &RecordError{Task: t.cfg.ID, Reason: reason, Err: err, Stack: stack(err)}
+	rerr.Node, rerr.At = t.node(node)
 	if t.cfg.Policy == Fail {
 		return rerr
 	}
@@ -299,18 +301,27 @@ func stack(err error) []byte {
 	return nil
 }
 
-func (t *Task) recordError(s *source, node string, reason graph.Reason, cause error) *RecordError {
-	return &RecordError{
+func (t *Task) recordError(s *source, node int, reason graph.Reason, cause error) *RecordError {
+	e := &RecordError{
 		Task: t.cfg.ID, Topic: s.cfg.Topic, Partition: t.cfg.ID.Partition, Offset: s.head.Offset,
-		Node: node, Reason: reason, Err: cause, Stack: stack(cause),
+		Reason: reason, Err: cause, Stack: stack(cause),
 	}
+	e.Node, e.At = t.node(node)
+	return e
 }
 
-func (t *Task) node(i int) string {
+func (t *Task) node(i int) (name, at string) {
 	if i < 0 || i >= len(t.cfg.Sub.Nodes) {
-		return "unknown"
+		return "unknown", ""
 	}
-	return t.cfg.Sub.Nodes[i].Name
+	return t.cfg.Sub.Nodes[i].Name, t.cfg.Sub.Nodes[i].At
+}
+
+// sourceNode is the index of the source's node.
+func (t *Task) sourceNode(s *source) int { return t.nodeNamed(s.plan.Node) }
+
+func (t *Task) nodeNamed(name string) int {
+	return slices.IndexFunc(t.cfg.Sub.Nodes, func(n graph.Node) bool { return n.Name == name })
 }
 
 func header(r *graph.Raw, key string) ([]byte, bool) {

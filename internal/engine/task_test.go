@@ -272,7 +272,7 @@ func TestSkippedRecordsLeaveNoBytes(t *testing.T) {
 	if got := after.TotalAlloc - before.TotalAlloc; got > n*size/4 {
 		t.Errorf("%d bytes allocated for %d skipped outputs of %d", got, n, size)
 	}
-	if got := task.Status().Counts[graph.SkippedError]; got != n {
+	if got := task.Status().Counts[graph.Failed]; got != n {
 		t.Errorf("%d records skipped", got)
 	}
 }

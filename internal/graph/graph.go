@@ -108,7 +108,9 @@ const (
 
 // Node is one operator, for printing and for naming it in errors.
 type Node struct {
-	Name   string
+	Name string
+	// At is where the user's code added it, as "flights.go:40".
+	At     string
 	Kind   NodeKind
 	Topic  string
 	Stores []string
@@ -216,8 +218,9 @@ const (
 	LateSidelined
 	Undecodable
 	BadTimestamp
-	SkippedError
+	Failed
 	Refused
+	NoMatch
 	NumReasons
 )
 
@@ -236,10 +239,12 @@ func (r Reason) String() string {
 		return "undecodable"
 	case BadTimestamp:
 		return "bad-timestamp"
-	case SkippedError:
-		return "skipped-error"
+	case Failed:
+		return "failed"
 	case Refused:
 		return "refused"
+	case NoMatch:
+		return "no-match"
 	}
 	return "unknown"
 }

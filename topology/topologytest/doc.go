@@ -20,8 +20,15 @@
 // process does. After a crash the stores come back from their encoded changelog records, and event time from the metadata of the
 // committed offsets, so a test that crashes at a random place sees what a user would.
 //
+// # Time
+//
+// Event time stands still until every input partition has a record, as it does in an application: see package topology. A test of
+// windows with several partitions writes to all of them, with [In.PipeTo], or ends with [Driver.End].
+//
 // # Mistakes
 //
 // Whatever goes wrong fails the test at once: a name that the topology does not have, a value that cannot be encoded, an error or
 // a panic in a callback. A test that wants to see the failure wraps the call in [Driver.Try]. Kafka Streams: TopologyTestDriver.
+//
+// The examples of package topology show every verb with a test that runs.
 package topologytest

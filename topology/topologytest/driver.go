@@ -190,7 +190,7 @@ func (d *Driver) End() {
 }
 
 // Counts returns how many records went no further, by reason: null-key, null-value, late-dropped, late-sidelined, undecodable,
-// bad-timestamp, skipped-error. A reason that did not occur is not in it. What a crash undoes is not counted.
+// bad-timestamp, failed, no-match. A reason that did not occur is not in it. What a crash undoes is not counted.
 func (d *Driver) Counts() map[string]int64 {
 	all := d.counts
 	for _, t := range d.tasks {
