@@ -31,6 +31,7 @@ var short = map[string]string{
 	"kfake":     "github.com/twmb/franz-go/pkg/kfake",
 	"kgo":       "github.com/twmb/franz-go/pkg/kgo",
 	"kmsg":      "github.com/twmb/franz-go/pkg/kmsg",
+	"pebble":    "github.com/cockroachdb/pebble/v2",
 	"term":      "golang.org/x/term",
 }
 
