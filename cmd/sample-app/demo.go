@@ -135,7 +135,7 @@ func (r *runner) run(ctx context.Context, brokers []string, stdout io.Writer) (v
 	}
 	r.snapshot = r.app.Snapshot()
 	if r.opts.keepRunning {
-		report, err := r.checker.Check(ctx)
+		report, err := r.checkRunning(ctx)
 		if err != nil {
 			return report, err
 		}
@@ -149,6 +149,17 @@ func (r *runner) run(ctx context.Context, brokers []string, stdout io.Writer) (v
 		return verify.Report{}, fmt.Errorf("app: %w", err)
 	}
 	return r.checker.Check(ctx)
+}
+
+// checkRunning checks while the app goes on. What the snapshot shows may be a commit ahead of what the topics have, so a check that
+// finds something missing is made again for a while.
+func (r *runner) checkRunning(ctx context.Context) (verify.Report, error) {
+	for deadline := time.Now().Add(waitTimeout); ; {
+		report, err := r.checker.Check(ctx)
+		if err != nil || report.OK() || time.Now().After(deadline) {
+			return report, err
+		}
+	}
 }
 
 func (r *runner) feedAll(ctx context.Context, brokers []string) error {
