@@ -55,16 +55,17 @@ fuzz: ## every fuzz target for FUZZTIME (50000x: as many executions)
 	scripts/fuzz.sh $(FUZZTIME)
 
 .PHONY: bench-alloc
-bench-alloc: ## allocations of the benchmarks; those named ZeroAlloc must have none
+bench-alloc: ## the benchmarks named ZeroAlloc must not allocate
 	scripts/bench-alloc.sh
 
 # One after the other, cheapest first, each in its own make so that the log shows which one it was.
 .PHONY: ci
-ci: ## check, test (also untagged), build without cgo, fuzz, demo, demo-mutants: what .ci/run runs
+ci: ## check, test (also untagged), build without cgo, bench-alloc, fuzz, demo, demo-mutants: what .ci/run runs
 	$(MAKE) check
 	$(MAKE) test RACE_REQUIRED=1
 	go test ./...
 	CGO_ENABLED=0 go build ./...
+	$(MAKE) bench-alloc
 	$(MAKE) fuzz
 	$(MAKE) demo
 	$(MAKE) demo-mutants
