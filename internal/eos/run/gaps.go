@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/headrace/headrace/internal/eos"
+)
+
+// longestGap is the longest time between two commits of an application in one life of a process, while there was input: outside the
+// restart of the broker, and for a process that was stopped, outside of that.
+func (d *driver) longestGap() (time.Duration, string) {
+	type who struct {
+		process, app string
+		life         int
+	}
+	last := make(map[who]int64)
+	var longest time.Duration
+	where := "none"
+	for _, l := range d.hub.all() {
+		if l.What != eos.Committed {
+			continue
+		}
+		w := who{l.process, l.App, l.life}
+		before, ok := last[w]
+		last[w] = l.At
+		if !ok {
+			continue
+		}
+		from, to := time.UnixMilli(before), time.UnixMilli(l.At)
+		if gap := to.Sub(from); gap > longest && to.Before(d.fed) && !d.excused(l.process, from, to) {
+			longest = gap
+			where = fmt.Sprintf("%v of %s in %s, at %s, before its transaction %d", gap, l.App, l.process, from.Format("15:04:05.000"), l.Sequence)
+		}
+	}
+	return longest, where
+}
+
+func (d *driver) excused(process string, from, to time.Time) bool {
+	for _, s := range d.quiet {
+		if (s.process == "" || s.process == process) && from.Before(s.to) && to.After(s.from) {
+			return true
+		}
+	}
+	return false
+}
+
+// trouble sums what the processes counted, over their lives.
+func (d *driver) trouble() string {
+	type who struct {
+		process, app string
+		life         int
+	}
+	last := make(map[who]line)
+	refused := make(map[string]int)
+	for _, l := range d.hub.all() {
+		switch l.What {
+		case eos.Status, eos.Stopped:
+			last[who{l.process, l.App, l.life}] = l
+		case eos.Refused:
+			refused[l.Point+" "+l.Error]++
+		}
+	}
+	var aborts, fenced, restored int64
+	for _, l := range last {
+		aborts += l.Aborts
+		fenced += l.Fenced
+		restored += l.Restored
+	}
+	return fmt.Sprintf("%d aborts, %d fenced, %d records restored, refused %v", aborts, fenced, restored, refused)
+}

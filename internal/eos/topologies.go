@@ -1,0 +1,113 @@
+package eos
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headrace/headrace/serde"
+	"github.com/headrace/headrace/state"
+	"github.com/headrace/headrace/topology"
+	"github.com/headrace/headrace/window"
+)
+
+// The applications, by their ids.
+const (
+	TotalsApp  = "eos-totals-app"
+	WindowsApp = "eos-windows-app"
+	TicksApp   = "eos-ticks-app"
+)
+
+// The stores.
+const (
+	TotalsStore  = "totals"
+	WindowsStore = "windows"
+	GroupsStore  = "groups"
+	TicksStore   = "ticks"
+)
+
+const (
+	// Disorder is how far behind the newest event of its partition one may be and is not late yet.
+	Disorder = 2 * time.Second
+	// WindowSize is that of the windows, which have no grace.
+	WindowSize = time.Second
+	// TickEvery is how often each timer fires.
+	TickEvery = 50 * time.Millisecond
+	// TimersPerTask is how many counters each task of the timers has.
+	TimersPerTask = 8
+)
+
+func events() topology.TopicOf[string, Event] {
+	return topology.Topic(Input, serde.String(), EventSerde).Watermarks(window.BoundedDisorder(Disorder))
+}
+
+// Topology returns that of an application.
+func Topology(app string) (*topology.Topology, error) {
+	b := topology.NewBuilder()
+	switch app {
+	case TotalsApp:
+		totals(b)
+	case WindowsApp:
+		windows(b)
+	case TicksApp:
+		ticks(b)
+	default:
+		return nil, fmt.Errorf("eos: there is no application %s", app)
+	}
+	return b.Build()
+}
+
+// totals folds the events of each key, and writes every intermediate value.
+func totals(b *topology.Builder) {
+	counted := topology.From(b, events()).Filter(func(_ string, e Event) bool { return !e.End })
+	topology.Aggregate(counted.GroupByKey(), TotalsStore, TotalSerde, Total.Add).To(topology.Topic(Totals, serde.String(), TotalSerde))
+}
+
+// windows folds the events of each group per second, sets aside what is late, and joins each result with its group's weight.
+func windows(b *topology.Builder) {
+	counted := topology.From(b, events()).Filter(func(_ string, e Event) bool { return !e.End })
+	byGroup := topology.GroupBy(counted, "by-group", func(_ string, e Event) string { return e.Group() }, serde.String(), EventSerde)
+	perWindow := topology.Windowed(byGroup, window.Tumbling(WindowSize), window.Sideline(Late))
+	closed := topology.Aggregate(perWindow, WindowsStore, CellSerde, Cell.Add, topology.EmitOnClose()).Stream()
+	results := topology.Map(closed, func(k window.Key[string], c Cell) (string, Result) {
+		return k.Key, Result{Start: k.Start, Cell: c}
+	})
+	weights := topology.TableFrom(b, GroupsStore, topology.Topic(Groups, serde.String(), serde.Int64()))
+	joined := topology.JoinTable(topology.Repartition(results, "results", Partitions, serde.String(), ResultSerde), weights,
+		func(r Result, weight int64) Result {
+			r.Weight = weight
+			return r
+		})
+	joined.To(topology.Topic(Windows, serde.String(), ResultSerde))
+}
+
+// ticks counts how often the timers fired, by the wall clock. Nothing moves its input, so that its transactions hold nothing else.
+func ticks(b *topology.Builder) {
+	in := topology.From(b, topology.Topic(Clock, serde.String(), serde.String()))
+	topology.Process(in, "timers", func() *timers { return &timers{} }, ticksStore).To(topology.Topic(Ticks, serde.String(), serde.Int64()))
+}
+
+var ticksStore = state.KeyValueOf(TicksStore, serde.String(), serde.Int64())
+
+type timers struct{}
+
+func (timers) Init(t *topology.Task, out topology.Emitter[string, int64]) error {
+	counts, err := ticksStore.Open(t)
+	if err != nil {
+		return err
+	}
+	return t.EveryWallClock(TickEvery, func(now time.Time) error {
+		for i := range TimersPerTask {
+			key := fmt.Sprintf("t%d-%d", t.Partition(), i)
+			n, _, err := counts.Get(key)
+			if err := errors.Join(err, counts.Put(key, n+1), out(topology.Record[string, int64]{Key: key, Value: n + 1, Time: now.UnixMilli()})); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (timers) Process(topology.Record[string, string], topology.Emitter[string, int64]) error {
+	return nil
+}
