@@ -28,6 +28,7 @@ type App struct {
 	client   *kgo.Client
 	adm      *kadm.Client
 	layout   *layout
+	maxBytes sync.Map // topic → int32, how large a batch it takes; workers change it
 	registry *registry
 	restorer *restore.Restorer
 	workers  []*worker

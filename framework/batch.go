@@ -24,13 +24,18 @@ type batch struct {
 	offsets []offset
 	records int
 
-	mu  sync.Mutex // promises are called by the client
-	err error      // the first record that could not be produced
+	flushes []int // how many records had been produced at each flush before the last
+
+	mu      sync.Mutex      // promises are called by the client
+	err     error           // the first record that could not be produced
+	refused []refusedRecord // outputs and reports that could not for their own sake, or another's in their batch
 }
 
 type batchTask struct {
-	task      *task
-	positions []*state.Position // of each store, nil where it did not move
+	task        *task
+	positions   []*state.Position // of each store, nil where it did not move
+	firstOutput int               // its number among the records of the writer
+	outputs     int
 }
 
 // fail keeps the first failure.
@@ -48,9 +53,26 @@ func (b *batch) failure() error {
 	return b.err
 }
 
+// refusal is the first of what was refused, as an error.
+func (b *batch) refusal() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.refused) == 0 {
+		return nil
+	}
+	f := b.refused[0]
+	return fmt.Errorf("framework: produce to %s[%d]: %w", f.record.Topic, f.record.Partition, f.err)
+}
+
 // produced is the promise of outputs and reports.
 func (b *batch) produced(r *kgo.Record, err error) {
-	if err != nil {
+	switch {
+	case err == nil:
+	case ownFault(err):
+		b.mu.Lock()
+		b.refused = append(b.refused, refusedRecord{r, err})
+		b.mu.Unlock()
+	default:
 		b.fail(r, err)
 	}
 }
@@ -59,6 +81,9 @@ func (b *batch) produced(r *kgo.Record, err error) {
 func (b *batch) logged(pos *state.Position) func(*kgo.Record, error) {
 	return func(r *kgo.Record, err error) {
 		if err != nil {
+			if ownFault(err) {
+				err = fmt.Errorf("%w; %s", err, wayOut(err, r.Timestamp.UnixMilli()))
+			}
 			b.fail(r, err)
 			return
 		}
@@ -79,6 +104,8 @@ type writer struct {
 	used   int
 	next   int32  // the partition for keys that are null
 	keys   []byte // built for changelog records
+	apart  *isolation
+	group  int // how many suspects may share a batch
 }
 
 const recordChunk = 1024
@@ -93,6 +120,9 @@ func (w *writer) record() *kgo.Record {
 	*r = kgo.Record{}
 	return r
 }
+
+// recordAt returns the ith record since reset.
+func (w *writer) recordAt(i int) *kgo.Record { return &w.chunks[i/recordChunk][i%recordChunk] }
 
 // reset takes the records back. After a failure the client may still hold some: then they are left to it.
 func (w *writer) reset(clean bool) {
@@ -109,10 +139,13 @@ func (w *writer) write(ctx context.Context, c committer, b *batch, t *task, now 
 	if err := w.mutations(ctx, c, b, &bt, &cut, now); err != nil {
 		return err
 	}
+	bt.firstOutput, bt.outputs = w.used, len(cut.Outputs)
 	if err := w.outputs(ctx, c, b, t, cut.Outputs, now); err != nil {
 		return err
 	}
-	w.reports(ctx, c, b, t, cut.Reports, now)
+	if err := w.reports(ctx, c, b, t, cut.Reports, now); err != nil {
+		return err
+	}
 	if err := w.offsets(b, &bt, &cut, now); err != nil {
 		return err
 	}
@@ -160,6 +193,7 @@ func streamTime(cut *engine.Cut, now time.Time) int64 {
 
 func (w *writer) outputs(ctx context.Context, c committer, b *batch, t *task, outs []graph.Output, now time.Time) error {
 	w.next++ // so that null keys spread, a transaction's to one partition
+	promise := b.produced
 	for i := range outs {
 		o := &outs[i]
 		r := w.record()
@@ -185,14 +219,18 @@ func (w *writer) outputs(ctx context.Context, c committer, b *batch, t *task, ou
 				r.Headers[j] = kgo.RecordHeader{Key: h.Key, Value: h.Value}
 			}
 		}
+		suspect := len(t.outputs.suspects) > 0 && t.outputs.suspects[t.run.OutputID(i)]
+		if err := w.between(ctx, c, b, r, suspect); err != nil {
+			return err
+		}
 		b.records++
-		c.produce(ctx, r, b.produced)
+		c.produce(ctx, r, promise)
 	}
 	return nil
 }
 
 // reports go to every partition, behind the data that they cover.
-func (w *writer) reports(ctx context.Context, c committer, b *batch, t *task, reports []engine.SinkReport, now time.Time) {
+func (w *writer) reports(ctx context.Context, c committer, b *batch, t *task, reports []engine.SinkReport, now time.Time) error {
 	for _, rep := range reports {
 		topic := t.sub.sinks[rep.Sink]
 		value := wire.AppendReport(nil, wire.Report{
@@ -203,10 +241,14 @@ func (w *writer) reports(ctx context.Context, c committer, b *batch, t *task, re
 			r := w.record()
 			r.Topic, r.Partition, r.Timestamp = topic, p, now
 			r.Headers = []kgo.RecordHeader{{Key: wire.HeaderWatermark, Value: value}}
+			if err := w.between(ctx, c, b, r, false); err != nil {
+				return err
+			}
 			b.records++
 			c.produce(ctx, r, b.produced)
 		}
 	}
+	return nil
 }
 
 // offsets adds the positions of all the task's inputs, those that have not moved too: they carry the number of the transaction and

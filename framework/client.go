@@ -128,6 +128,12 @@ func (w *worker) connect(ctx context.Context) (*session, error) {
 		kgo.FetchMaxPartitionBytes(1<<20),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.ProducerBatchMaxBytesFn(func(topic string) int32 {
+			if topic == "" {
+				return w.app.clientBatch(topic) // the client checks its options
+			}
+			return w.app.maxBatch(topic)
+		}),
 		kgo.ProducerBatchCompression(kgo.SnappyCompression(), kgo.NoCompression()),
 		// Everything is produced at once and then flushed, which ends the linger: it only keeps the first batch from going alone.
 		kgo.ProducerLinger(5*time.Millisecond),

@@ -91,8 +91,9 @@ type Config struct {
 	// ReplicationFactor is that of the internal topics. Default -1, the broker's own default.
 	ReplicationFactor int16
 
-	// OnRecordError is for records that cannot be decoded, have a negative timestamp, or on which the topology's own code fails or
-	// panics. Default Fail.
+	// OnRecordError is for records that cannot be decoded, have a negative timestamp, on which the topology's own code fails or
+	// panics, or of which an output is made that its topic does not take: too large, a timestamp out of the topic's bounds, no right
+	// to write. Default Fail. For what time has made due, Skip leaves out the one window or punctuation.
 	OnRecordError Policy
 	// Logger takes what people should know. Default slog.Default(). Payloads are never logged.
 	Logger *slog.Logger

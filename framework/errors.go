@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/headrace/headrace/internal/engine"
+	"github.com/headrace/headrace/internal/graph"
 )
 
 // ErrClosed is returned by a second Run: an App runs once.
@@ -35,7 +36,8 @@ type RecordError struct {
 	// "flights.go:40".
 	Operator string
 	Place    string
-	// Reason is undecodable, bad-timestamp or failed, as the counters of a Snapshot name it.
+	// Reason is undecodable, bad-timestamp, failed or refused, as the counters of a Snapshot name it. Refused is an output
+	// that its topic does not take: too large, a timestamp out of bounds, no right to write. Operator is then the sink.
 	Reason string
 	// Err is the cause. Stack is set if it was a panic.
 	Err   error
@@ -51,6 +53,9 @@ func (e *RecordError) Error() string {
 	operator := e.Operator
 	if e.Place != "" {
 		operator += " (" + e.Place + ")"
+	}
+	if e.Reason == graph.Refused.String() {
+		return fmt.Sprintf("framework: %s: %s: %v; or set Config.OnRecordError to Skip", at, operator, e.Err)
 	}
 	return fmt.Sprintf("framework: %s cannot be processed at %s: %v; mend the record's writer or the operator, or set Config.OnRecordError to Skip", at, operator, e.Err)
 }

@@ -411,26 +411,31 @@ func (t onKafka) cleanings(topics []string, parts int) map[string]int {
 }
 
 // TestKafkaRefusesWhatIsStampedAhead: a broker's default allows stamps up to an hour ahead. The input allows more, the output does
-// not.
+// not. The policy decides on the record.
 func TestKafkaRefusesWhatIsStampedAhead(tt *testing.T) {
 	t := kafka(tt, devkafka.KafkaConfig{
 		Topics:       map[string]int32{"in": 1, "out": 1},
 		TopicConfigs: map[string]map[string]string{"in": {"message.timestamp.after.max.ms": "9223372036854775807"}},
 	})
-	config := func() framework.Config {
+	config := func(policy framework.Policy) framework.Config {
 		b := topology.NewBuilder()
 		topology.From(b, topology.Topic("in", serde.String(), serde.String())).To(topology.Topic("out", serde.String(), serde.String()))
-		return framework.Config{AppID: "ahead", Topology: t.build(b)}
+		return framework.Config{AppID: "ahead", Topology: t.build(b), OnRecordError: policy}
 	}
 	t.Produce(t, &kgo.Record{Topic: "in", Value: []byte("now"), Timestamp: time.Now()})
-	app := t.run(config())
+	app := t.run(config(framework.Fail))
 	t.committed("ahead", "in")
-	t.Produce(t,
-		&kgo.Record{Topic: "in", Value: []byte("ahead"), Timestamp: time.Now().Add(2 * time.Hour)},
-		&kgo.Record{Topic: "in", Value: []byte("after"), Timestamp: time.Now()})
+	records := []*kgo.Record{{Topic: "in", Value: []byte("ahead"), Timestamp: time.Now().Add(2 * time.Hour)}}
+	want := []string{"now"}
+	for i := range 50 { // in one batch with it
+		records = append(records, &kgo.Record{Topic: "in", Value: fmt.Appendf(nil, "after%d", i), Timestamp: time.Now()})
+		want = append(want, fmt.Sprintf("after%d", i))
+	}
+	t.Produce(t, records...)
+	place := ""
 	for start := range 2 {
 		if start > 0 {
-			app = t.run(config())
+			app = t.run(config(framework.Fail))
 		}
 		began := time.Now()
 		select {
@@ -438,17 +443,32 @@ func TestKafkaRefusesWhatIsStampedAhead(tt *testing.T) {
 		case <-time.After(time.Minute):
 			t.Fatal("the app neither goes on nor stops")
 		}
-		c := app.Snapshot().Counters
-		t.Logf("Run ended after %v, with %d aborts: %v", time.Since(began).Round(time.Millisecond), c.Aborts, app.err)
-		if !errors.Is(app.err, kerr.InvalidTimestamp) || !strings.Contains(app.err.Error(), "out") {
-			t.Errorf("Run returned %v, want INVALID_TIMESTAMP and the topic", app.err)
+		t.Logf("Run ended after %v, with %d aborts: %v", time.Since(began).Round(time.Millisecond), app.Snapshot().Counters.Aborts, app.err)
+		var rec *framework.RecordError
+		if !errors.As(app.err, &rec) || !errors.Is(app.err, kerr.InvalidTimestamp) || rec.Topic != "in" || rec.Offset == 0 {
+			t.Fatalf("Run returned %v, want a *RecordError for INVALID_TIMESTAMP and the record that is ahead", app.err)
 		}
+		for _, part := range []string{"topic out", "message.timestamp.after.max.ms"} {
+			if !strings.Contains(app.err.Error(), part) {
+				t.Errorf("the error does not say %q: %v", part, app.err)
+			}
+		}
+		if at := fmt.Sprintf("in[%d]@%d", rec.Partition, rec.Offset); start > 0 && at != place {
+			t.Errorf("the second start names %s, the first named %s", at, place)
+		} else {
+			place = at
+		}
+	}
+	app = t.run(config(framework.Skip))
+	t.committed("ahead", "in")
+	if c := app.end(); c.Dropped["refused"] != 1 {
+		t.Errorf("dropped %v, want one refused", c.Dropped)
 	}
 	var got []string
 	for _, r := range t.ReadCommitted(t, "out") {
 		got = append(got, string(r.Value))
 	}
-	if want := []string{"now"}; !slices.Equal(got, want) {
+	if !slices.Equal(got, want) {
 		t.Errorf("output %q, want %q", got, want)
 	}
 }

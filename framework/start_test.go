@@ -3,9 +3,12 @@
 package framework_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,6 +140,45 @@ func TestInternalTopicsKeepRecordsOfAnyYear(t *testing.T) {
 		}
 		m.stop()
 	})
+}
+
+func TestOutputTopicsAreWarnedAbout(t *testing.T) {
+	bubble(t, func(w *world) {
+		var log lockedBuffer
+		w.set("out", "message.timestamp.after.max.ms", "3600000")
+		w.set("in", "message.timestamp.after.max.ms", "3600000")
+		m := w.start("a", func(c *framework.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		m.runs(2 * partitions)
+		m.stop()
+		for _, want := range []string{"message.timestamp.after.max.ms=3600000", "retention.ms=604800000", "more than 1h0m0s ahead are refused"} {
+			if !strings.Contains(log.String(), want) {
+				t.Errorf("the log does not say %q", want)
+			}
+		}
+		for line := range strings.Lines(log.String()) {
+			if strings.Contains(line, "event times") && (!strings.Contains(line, "topic=out") || !strings.Contains(line, "level=WARN")) {
+				t.Errorf("want warnings of topic out only, got %s", line)
+			}
+		}
+	})
+}
+
+// lockedBuffer is a log that may be read while it is written.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 // poison fails on one word, in each way that user code can.

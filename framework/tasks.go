@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/headrace/headrace/internal/engine"
+	"github.com/headrace/headrace/internal/graph"
 	"github.com/headrace/headrace/internal/restore"
 	"github.com/headrace/headrace/internal/wire"
 	"github.com/headrace/headrace/state"
@@ -172,6 +173,11 @@ func (w *worker) rebuildAll() {
 	if w.failures > 1 {
 		w.restUntil = time.Now().Add(backoff(w.failures - 2))
 	}
+	w.remake()
+}
+
+// remake makes all tasks anew.
+func (w *worker) remake() {
 	for _, id := range w.ids() {
 		if t := w.tasks[id]; t.build == nil {
 			w.rebuild(t, nil)
@@ -357,6 +363,7 @@ func (w *worker) launch(t *task, b *built) error {
 		ID: t.id, Sub: t.sub.sub, Txn: state.NewTxn(backend, t.sub.sub.Stores),
 		Sources: make([]engine.SourceConfig, len(t.sub.sources)),
 		Policy:  w.app.set.policy(), Skipped: w.skipped, Now: time.Now().UnixMilli(),
+		Limits: w.limits(t), Refused: t.outputs.refused,
 	}
 	for i, topic := range t.sub.sources {
 		cfg.Sources[i] = engine.SourceConfig{Topic: topic, Absent: true}
@@ -395,6 +402,9 @@ func (w *worker) launch(t *task, b *built) error {
 }
 
 func (w *worker) skipped(e *engine.RecordError) {
+	if t := w.tasks[e.Task]; t != nil && e.Topic == "" && e.Reason == graph.Refused {
+		t.outputs.unmatched = 0
+	}
 	w.log.Warn("record skipped", "task", e.Task, "topic", e.Topic, "partition", e.Partition, "offset", e.Offset,
 		"operator", e.Node, "place", e.At, "reason", e.Reason.String(), "err", e.Err)
 }

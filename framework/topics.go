@@ -45,6 +45,7 @@ func (a *App) prepare(ctx context.Context) (*layout, error) {
 		}
 		lay.topics[topic] = topicInfo{partitions: info.partitions, id: d.ID}
 	}
+	a.readSettings(ctx, lay, outputs)
 	return lay, nil
 }
 

@@ -24,7 +24,11 @@ func (w *worker) bytesDue() bool {
 	for _, t := range w.running {
 		bytes += t.run.PendingBytes()
 	}
-	return bytes >= w.app.set.MaxPendingBytes
+	limit := w.app.set.MaxPendingBytes
+	if suspicious(w.running) {
+		limit = min(limit, suspectBytes)
+	}
+	return bytes >= limit
 }
 
 // mayCommit says whether a commit could go well. While a join is under way it would be sent under the old generation, and refused:
@@ -72,6 +76,7 @@ func (w *worker) commit(ctx context.Context) error {
 	if err := w.commits.begin(); err != nil {
 		return err
 	}
+	w.writer.isolate(w.running)
 	for _, t := range w.running {
 		if !t.fresh && !t.run.Pending() {
 			continue
@@ -88,6 +93,9 @@ func (w *worker) commit(ctx context.Context) error {
 		// The session would commit what did get through.
 		return w.abort(ctx, err)
 	}
+	if b.refusal() != nil {
+		return w.refuse(ctx, b)
+	}
 	ok, err := w.commits.commit(ctx, b.offsets)
 	w.writer.reset(err == nil)
 	switch {
@@ -96,7 +104,7 @@ func (w *worker) commit(ctx context.Context) error {
 		return err
 	case ok:
 		w.tally.Commits++
-		w.failures = 0
+		w.failures, w.refusals = 0, 0
 		w.apply(b, nil)
 		return nil
 	}
@@ -219,6 +227,7 @@ func (w *worker) apply(b *batch, verdicts map[topicPartition]verdict) {
 		}
 		t.fresh, t.failures = false, 0
 		st := t.run.Status()
+		t.passed(st)
 		w.tally.Records += st.Records - t.counted.Records
 		for r := range graph.NumReasons {
 			w.tally.reasons[r] += st.Counts[r] - t.counted.Counts[r]

@@ -68,6 +68,7 @@ type worker struct {
 	stuck        bool      // all that is queued waits for something that is not
 	failures     int       // transactions that failed, without one that did not
 	restUntil    time.Time // no commit before, since the last ones failed
+	refusals     int       // transactions given up for the sake of outputs, without one that committed
 
 	state     WorkerState
 	since     time.Time
@@ -97,6 +98,7 @@ type task struct {
 	counted engine.Status
 	// failures counts stores that failed, without a commit between.
 	failures int
+	outputs  refusals
 }
 
 // input is one partition that a task reads.
