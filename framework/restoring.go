@@ -47,6 +47,7 @@ func (a *App) restore(ctx context.Context, backend state.Backend, id engine.Task
 	}
 	return a.restorer.Restore(ctx, task, time.Now, func(r restore.Progress) {
 		p.report(r)
+		a.restoreFailpoint(r)
 		now := time.Now()
 		last := a.restoreLine.Load()
 		if now.Sub(time.UnixMilli(last)) >= restoreLines && a.restoreLine.CompareAndSwap(last, now.UnixMilli()) {

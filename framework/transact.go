@@ -89,6 +89,7 @@ func (w *worker) commit(ctx context.Context) error {
 		w.writer.reset(false)
 		return err
 	}
+	w.failpoint("after-flush", b)
 	if err := b.failure(); err != nil {
 		// The session would commit what did get through.
 		return w.abort(ctx, err)
@@ -105,6 +106,7 @@ func (w *worker) commit(ctx context.Context) error {
 	case ok:
 		w.tally.Commits++
 		w.failures, w.refusals = 0, 0
+		w.failpoint("before-apply", b)
 		w.apply(b, nil)
 		return nil
 	}
@@ -204,7 +206,7 @@ func (w *worker) readBack(ctx context.Context, b *batch) (bool, error) {
 // apply takes in that a transaction has committed: what was an overlay is now state. With verdicts, a task whose partitions are
 // not all ours any more is left out and made anew.
 func (w *worker) apply(b *batch, verdicts map[topicPartition]verdict) {
-	for _, bt := range b.tasks {
+	for i, bt := range b.tasks {
 		t := bt.task
 		if t.run == nil {
 			continue
@@ -221,6 +223,9 @@ func (w *worker) apply(b *batch, verdicts map[topicPartition]verdict) {
 			w.noteErr("task "+t.id.String(), err)
 			w.rebuild(t, err)
 			continue
+		}
+		if i < len(b.tasks)-1 {
+			w.failpoint("during-apply", b)
 		}
 		for _, in := range t.inputs {
 			in.mark = b.mark

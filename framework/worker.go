@@ -248,6 +248,9 @@ func (w *worker) turn(ctx context.Context) error {
 		w.session.Client().ForceRebalance()
 	}
 	w.distribute(fetches)
+	if len(fetches) > 0 {
+		w.failpoint("after-poll", nil)
+	}
 	if err := w.takeBuilt(); err != nil {
 		return err
 	}
