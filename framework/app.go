@@ -24,6 +24,8 @@ type App struct {
 	static   bool
 
 	started atomic.Bool
+	quiet   quiet
+	made    []internalTopic // by this process, just now
 	// Set by Run before any worker starts, and not changed then.
 	client   *kgo.Client
 	adm      *kadm.Client
@@ -60,6 +62,10 @@ func New(c Config) (*App, error) {
 // do not fit, rights that are lacking, ErrFenced. What had been committed stays; what had not is processed when the app runs again.
 // Everything else, from broken connections to a lost membership, is mended inside, logged, and counted in the Snapshot.
 //
+// If no broker answers when it starts, Run tries again for Config.TopicTimeout and then returns an error that says so; so it does
+// while topics are missing. If the brokers go away later, it goes on trying for as long as ctx lasts, and Snapshot shows what it
+// last met. Either way what fails the same way is logged once in ten seconds.
+//
 // Where the instance has a name that lasts (Config.Instance), Run also takes its members out of the group before it returns, for
 // whatever reason, but with Config.KeepMembership. A process that is killed is missed after Config.SessionTimeout, unless it is back
 // before that: then it goes on where it was, and the other processes notice nothing.
@@ -78,7 +84,7 @@ func (a *App) Run(ctx context.Context) (err error) {
 			err = errors.Join(err, releaseErr)
 		}
 	}()
-	client, err := kgo.NewClient(append(a.set.clientOptions(), kgo.WithLogger(clientLogger{a.log}))...)
+	client, err := kgo.NewClient(append(a.set.clientOptions(), kgo.WithLogger(clientLogger{a.log, &a.quiet}))...)
 	if err != nil {
 		return fmt.Errorf("framework: make a client: %w", err)
 	}
@@ -98,11 +104,12 @@ func (a *App) Run(ctx context.Context) (err error) {
 		a.damaged.Add(1)
 		a.log.Warn("the state of the task was damaged and has been thrown away: it is restored from the start of its changelogs", "task", id, "err", cause)
 	})
-	if a.restorer, err = restore.New(append(a.set.clientOptions(), kgo.WithLogger(clientLogger{a.log}))); err != nil {
+	if a.restorer, err = restore.New(append(a.set.clientOptions(), kgo.WithLogger(clientLogger{a.log, &a.quiet}))); err != nil {
 		return fmt.Errorf("framework: %w", err)
 	}
 	defer a.restorer.Close()
-	a.log.Info("running", "workers", a.set.Workers, "tasks", len(lay.tasks()))
+	a.warnEmptyStores(ctx, lay)
+	a.log.Info("started", "workers", a.set.Workers, "tasks", len(lay.tasks()))
 
 	err = a.runWorkers(ctx)
 	if closeErr := a.registry.close(); err == nil {

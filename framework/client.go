@@ -97,7 +97,7 @@ func (w *worker) connect(ctx context.Context) (*session, error) {
 	s.owns = newOwnership(newBalancer(member, w.app.layout.groupTasks), member.Topology)
 	opts := append(w.app.set.clientOptions(),
 		kgo.WithContext(clientCtx),
-		kgo.WithLogger(clientLogger{w.log}),
+		kgo.WithLogger(clientLogger{w.log, &w.app.quiet}),
 		kgo.ConsumerGroup(w.app.set.AppID),
 		kgo.TransactionalID(w.transactionalID()),
 		kgo.ConsumeTopics(w.app.layout.inputTopics()...),

@@ -46,6 +46,8 @@ type Config struct {
 	// Instance names this process among those of the application. Empty is the name that State keeps, if it keeps state on disk, and
 	// else a random one. No two live processes may have the same.
 	//
+	// The tasks of a process that was killed move to the others after SessionTimeout, whatever its name, unless it is back before.
+	//
 	// A name that lasts pays when the process comes back, even after it was killed: it finishes its predecessor's transaction at once,
 	// instead of waiting for a timeout, and takes its place in the group, so that no task moves and no other process is held up. Its
 	// workers are static members of the group then, <instance>-<worker>. Kafka Streams: group.instance.id, and the process id in the

@@ -385,6 +385,9 @@ func (w *worker) launch(t *task, b *built) error {
 	}
 	run, err := engine.New(cfg)
 	if err != nil {
+		if stack := engine.Stack(err); stack != nil {
+			w.log.Error("the topology's own code panicked while a task was made", "task", t.id, "err", err, "stack", string(stack))
+		}
 		return fatal("%w", err)
 	}
 	t.run, t.claim = run, b.claim
@@ -405,6 +408,7 @@ func (w *worker) skipped(e *engine.RecordError) {
 	if t := w.tasks[e.Task]; t != nil && e.Topic == "" && e.Reason == graph.Refused {
 		t.outputs.unmatched = 0
 	}
+	w.logPanic(e)
 	w.log.Warn("record skipped", "task", e.Task, "topic", e.Topic, "partition", e.Partition, "offset", e.Offset,
 		"operator", e.Node, "place", e.At, "reason", e.Reason.String(), "err", e.Err)
 }

@@ -71,7 +71,6 @@ func (a *App) userTopics() (inputs, outputs []string) {
 // awaitTopics waits until all topics exist, and returns their counts of partitions.
 func (a *App) awaitTopics(ctx context.Context, inputs, outputs []string) (map[string]int32, error) {
 	deadline := time.Now().Add(a.set.TopicTimeout)
-	logged := false
 	for {
 		have := make(map[string]int32)
 		details, err := a.adm.ListTopics(ctx, slices.Concat(inputs, outputs)...)
@@ -94,13 +93,28 @@ func (a *App) awaitTopics(ctx context.Context, inputs, outputs []string) (map[st
 			return nil, ctx.Err()
 		case time.Now().After(deadline):
 			return nil, missingError(a.set.TopicTimeout, noIn, noOut, err)
-		case !logged:
-			logged = true
-			a.log.Info("waiting for topics", "inputs", noIn, "outputs", noOut, "err", err)
 		}
+		a.warnWaiting(noIn, noOut, err)
 		if err := sleep(ctx, topicPoll); err != nil {
 			return nil, err
 		}
+	}
+}
+
+// warnWaiting says what Run waits for, now and then.
+func (a *App) warnWaiting(inputs, outputs []string, err error) {
+	msg, attrs := "waiting for a broker", []any{"brokers", a.set.Brokers, "err", err}
+	if err == nil {
+		msg, attrs = "waiting for topics", nil
+		if len(inputs) > 0 {
+			attrs = append(attrs, "inputs", inputs)
+		}
+		if len(outputs) > 0 {
+			attrs = append(attrs, "outputs", outputs)
+		}
+	}
+	if ok, _ := a.quiet.say(msg, time.Now()); ok {
+		a.log.Warn(msg, append(attrs, "timeout", a.set.TopicTimeout)...)
 	}
 }
 
@@ -196,6 +210,7 @@ func (a *App) createMissing(ctx context.Context, lay *layout, internal []interna
 		}
 		switch {
 		case err == nil:
+			a.made = append(a.made, t)
 			a.log.Info("made internal topic", "topic", t.name, "partitions", t.partitions)
 		case errors.Is(err, kerr.TopicAlreadyExists):
 		default:

@@ -73,6 +73,7 @@ type worker struct {
 	state     WorkerState
 	since     time.Time
 	lastErr   error
+	remarks   remarks
 	tally     tally
 	published time.Time
 	swept     time.Time
@@ -467,6 +468,7 @@ func (w *worker) step() error {
 func (w *worker) taskFailed(t *task, err error) error {
 	var rec *engine.RecordError
 	if errors.As(err, &rec) {
+		w.logPanic(rec)
 		return recordError(rec)
 	}
 	w.noteErr("task "+t.id.String(), err)
@@ -476,7 +478,14 @@ func (w *worker) taskFailed(t *task, err error) error {
 
 func (w *worker) noteErr(what string, err error) {
 	w.lastErr = err
-	w.log.Warn("recovering", "from", what, "err", err)
+	log, attrs := w.log.Debug, []any{"from", what, "err", err}
+	if ok, unsaid := w.app.quiet.say(fmt.Sprint(w.id, what, err), time.Now()); ok {
+		log = w.log.Warn
+		if unsaid > 0 {
+			attrs = append(attrs, "unsaid", unsaid)
+		}
+	}
+	log("recovering", attrs...)
 }
 
 func (w *worker) setState(s WorkerState) {
@@ -488,6 +497,7 @@ func (w *worker) setState(s WorkerState) {
 
 func (w *worker) publishIfDue() {
 	now := time.Now()
+	w.remark(now)
 	if w.idle || now.Sub(w.published) >= publishEvery {
 		w.publish(now)
 	}

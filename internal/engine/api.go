@@ -167,5 +167,6 @@ type OperatorStatus struct {
 //	Refused(i int, cause error) *RecordError the error for the ith output of the Cut
 //	Committed(positions []*state.Position) error   the transaction of the last Cut has committed: apply the overlay
 //	Status() Status
+//	Waiting() []Wait                         windowed operators that cannot know the time yet, and why
 //
 // After an error from Step, or an abort, a task is thrown away: nothing of it may be used again but ID and Status.

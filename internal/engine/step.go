@@ -216,7 +216,7 @@ func (t *Task) fire(c graph.Clock) error {
 	if t.storeErr != nil {
 		return t.storeErr
 	}
-	rerr := &RecordError{Task: t.cfg.ID, Reason: reason, Err: err, Stack: stack(err)}
+	rerr := &RecordError{Task: t.cfg.ID, Reason: reason, Err: err, Stack: Stack(err)}
 	rerr.Node, rerr.At = t.node(node)
 	if t.cfg.Policy == Fail {
 		return rerr
@@ -293,7 +293,8 @@ func recovered(err *error) {
 	}
 }
 
-func stack(err error) []byte {
+// Stack returns the stack of the panic of user code that led to err, nil if none did.
+func Stack(err error) []byte {
 	var p *panicError
 	if errors.As(err, &p) {
 		return p.stack
@@ -304,7 +305,7 @@ func stack(err error) []byte {
 func (t *Task) recordError(s *source, node int, reason graph.Reason, cause error) *RecordError {
 	e := &RecordError{
 		Task: t.cfg.ID, Topic: s.cfg.Topic, Partition: t.cfg.ID.Partition, Offset: s.head.Offset,
-		Reason: reason, Err: cause, Stack: stack(cause),
+		Reason: reason, Err: cause, Stack: Stack(cause),
 	}
 	e.Node, e.At = t.node(node)
 	return e
