@@ -149,8 +149,9 @@ type Counters struct {
 	// Sessions is how many clients the workers have made.
 	Sessions int64
 	// Dropped is how many records went no further, by reason: null-key, null-value, late-dropped, undecodable, bad-timestamp, failed
-	// (the topology's own code, under Skip), and no-match (JoinTable found no entry for the key). A record that is late for several
-	// windows, or that several operators drop, counts as often. Sidelined records are not among them.
+	// (the topology's own code, under Skip), refused (an output that its topic does not take, under Skip), and no-match (JoinTable
+	// found no entry for the key). A record that is late for several windows, or that several operators drop, counts as often.
+	// Sidelined records are not among them.
 	Dropped map[string]int64
 	// Sidelined is how many late records were written to a sideline topic.
 	Sidelined int64
