@@ -36,8 +36,10 @@ type ownership struct {
 	// topology is the fingerprint of our plan. foreign: the last assignment was made by another one.
 	topology uint64
 	foreign  bool
-	// unfinished is when an assignment came that leaves partitions without an owner until the next round, zero if the last did not.
-	unfinished time.Time
+	// unfinished counts the assignments in a row that leave partitions without an owner until the next round, and asked is when the
+	// last of them came, or when that round was last asked for.
+	unfinished int
+	asked      time.Time
 }
 
 func newOwnership(b kgo.GroupBalancer, topology uint64) *ownership {
@@ -81,10 +83,13 @@ func (o *ownership) ParseSyncAssignment(assignment []byte) (map[string][]int32, 
 	defer o.mu.Unlock()
 	o.syncs++
 	o.joining = false
-	o.foreign, o.unfinished = ok && data.Topology != o.topology, time.Time{}
+	o.foreign = ok && data.Topology != o.topology
 	if data.Unfinished {
-		o.unfinished = time.Now()
+		o.unfinished++
+	} else {
+		o.unfinished = 0
 	}
+	o.asked = time.Now()
 	if o.foreign {
 		clear(owned) // partitions of a plan that is not ours are no tasks of ours
 	}
@@ -125,14 +130,20 @@ func (o *ownership) isJoining() bool {
 	return o.joining
 }
 
-// roundPatience is how long to wait for the round that has to follow an unfinished assignment. It begins when those who have to give
-// something up have done so, which takes them a commit.
-const roundPatience = 5 * time.Second
+// roundDelay is how long to wait before joining the round that has to follow an unfinished assignment: the others must have heard of
+// the assignment, or they only get the same again. It doubles up to maxRoundDelay.
+const (
+	roundDelay    = 50 * time.Millisecond
+	maxRoundDelay = 5 * time.Second
+)
 
-// wantsRebalance says why the group has to deal anew, or nothing. It says so once for each reason.
+// wantsRebalance says why this member should join anew, or nothing. It says so once for each reason and delay.
 //
-// A static member that was restarted gets the assignment of its predecessor, without a round, whatever has changed since: its topology,
-// or that the predecessor had to give something up and join again, and died in between.
+// Those who have to give something up join anew when they have done so, and then may not commit until everybody has joined, too. The
+// others would notice with their next heartbeat: half a second in which nothing is committed. So they do not wait for it.
+//
+// And a static member that was restarted gets the assignment of its predecessor, without a round, whatever has changed since: its
+// topology, or that the predecessor had to give something up, and died before it joined again.
 func (o *ownership) wantsRebalance(now time.Time) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -142,11 +153,19 @@ func (o *ownership) wantsRebalance(now time.Time) string {
 	case o.foreign:
 		o.foreign = false
 		return "the assignment is that of another topology"
-	case !o.unfinished.IsZero() && now.Sub(o.unfinished) >= roundPatience:
-		o.unfinished = now
-		return "partitions have no owner, and the round that should give them one does not come"
+	case o.unfinished > 0 && now.Sub(o.asked) >= min(roundDelay<<min(o.unfinished-1, 10), maxRoundDelay):
+		o.unfinished++
+		o.asked = now
+		return "partitions are to get their new owners"
 	}
 	return ""
+}
+
+// isMoving says whether something is about to happen in the group, of which nobody tells.
+func (o *ownership) isMoving() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.joining || o.foreign || o.unfinished > 0
 }
 
 // owned returns the partitions owned now, each with the number of its stretch, and the version that this is.

@@ -135,7 +135,7 @@ func TestAnAssignmentOfAnotherTopologyOwnsNothing(t *testing.T) {
 	}
 }
 
-// If partitions are nobody's and the round that was to give them away does not come, somebody has to ask for it.
+// If partitions are nobody's, the round that gives them away has to come soon, and members may not ask for it all the time.
 func TestAnUnfinishedAssignmentIsFinished(t *testing.T) {
 	t.Parallel()
 	o := newOwnership(&scripted{next: map[string][]int32{"t": {0}}}, 7)
@@ -156,14 +156,21 @@ func TestAnUnfinishedAssignmentIsFinished(t *testing.T) {
 	sync(false)
 	wants("finished", time.Hour, false)
 	sync(true)
-	wants("unfinished, a moment ago", roundPatience/2, false)
-	wants("unfinished for long", 2*roundPatience, true)
-	wants("asked already", 2*roundPatience+roundPatience/2, false)
-	wants("asked in vain", 3*roundPatience, true)
+	wants("unfinished, a moment ago", roundDelay/2, false)
+	wants("unfinished for a while", time.Second, true)
+	wants("asked already", time.Second+3*roundDelay/2, false)
+	wants("asked in vain", time.Second+2*roundDelay, true)
+	wants("asked twice", time.Second+5*roundDelay, false)
+	wants("asked twice in vain", time.Hour, true)
 	o.JoinGroupMetadata(nil, map[string][]int32{"t": {0}}, 1)
 	wants("the round has begun", time.Hour, false)
 	sync(false)
 	wants("the round is over", time.Hour, false)
+	for range 100 {
+		sync(true)
+	}
+	wants("it is never over", maxRoundDelay/2, false)
+	wants("it is never over, and a while has passed", 2*time.Hour, true)
 }
 
 // The number of the transaction decides, never the offset.

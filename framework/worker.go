@@ -245,7 +245,7 @@ func (w *worker) turn(ctx context.Context) error {
 		return err
 	}
 	if why := w.session.owns.wantsRebalance(time.Now()); why != "" {
-		w.log.Info("asking the group to deal anew", "why", why)
+		w.log.Info("joining the group anew", "why", why)
 		w.session.Client().ForceRebalance()
 	}
 	w.distribute(fetches)
@@ -306,6 +306,9 @@ func (w *worker) waitTime(now time.Time) time.Duration {
 		return 0
 	}
 	wait := tick
+	if w.session.owns.isMoving() {
+		wait = tick / 5
+	}
 	if !w.pendingSince.IsZero() {
 		wait = min(wait, max(w.app.set.MinCommitInterval, w.app.set.TxnGap)-now.Sub(w.lastEnd))
 		wait = max(wait, time.Millisecond)
