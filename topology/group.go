@@ -115,7 +115,7 @@ func (g Grouped[K, V]) Stream() Stream[K, V] {
 
 // Repartition sends the stream through the topic <app>-<name>-repartition: behind it records of one key are on one partition. A
 // record with a null key is dropped and counted. partitions is the number of partitions, 0 to follow the topics that it is used
-// with. Kafka Streams: KStream.repartition.
+// with. Event time, headers and the watermark go as with GroupBy. Kafka Streams: KStream.repartition.
 func Repartition[K, V any](s Stream[K, V], name string, partitions int, key serde.Serde[K], value serde.Serde[V]) Stream[K, V] {
 	if partitions < 0 {
 		s.n.b.fail("Repartition %q: %d partitions; give a positive number, or 0 to follow the topics that it is used with", name, partitions)
