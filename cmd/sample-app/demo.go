@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -19,6 +20,7 @@ import (
 	"github.com/headrace/headrace/devkafka"
 	"github.com/headrace/headrace/framework"
 	"github.com/headrace/headrace/state"
+	"github.com/headrace/headrace/state/pebblestore"
 )
 
 const (
@@ -72,8 +74,13 @@ func demo(ctx context.Context, o demoOptions, stdout, stderr io.Writer) (ok bool
 	if o.verbose {
 		logger = slog.New(slog.NewTextHandler(stderr, nil))
 	}
+	provider, cleanUp, err := openState(o, logger)
+	if err != nil {
+		return false, err
+	}
+	defer cleanUp()
 	app, err := framework.New(framework.Config{
-		AppID: appID, Brokers: broker.Addrs(), Topology: top, State: state.Memory(), Workers: o.workers, Logger: logger,
+		AppID: appID, Brokers: broker.Addrs(), Topology: top, State: provider, Workers: o.workers, Logger: logger,
 	})
 	if err != nil {
 		return false, err
@@ -87,6 +94,24 @@ func demo(ctx context.Context, o demoOptions, stdout, stderr io.Writer) (ok bool
 	showReport(stdout, report, r.figures(time.Since(began)))
 	fmt.Fprintln(stdout, report)
 	return report.OK(), nil
+}
+
+// openState returns where the app keeps its stores, and what is to be done when it has ended.
+//
+// A directory that is kept from an earlier run is of use for its instance id only: the broker is a new one, so the changelogs are
+// others and the stores are built anew.
+func openState(o demoOptions, logger *slog.Logger) (p state.Provider, cleanUp func(), err error) {
+	if o.state == "memory" {
+		return state.Memory(), func() {}, nil
+	}
+	dir, cleanUp := o.stateDir, func() {}
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "sample-app-state-"); err != nil {
+			return nil, nil, fmt.Errorf("state directory: %w", err)
+		}
+		cleanUp = func() { _ = os.RemoveAll(dir) } // what is left lies among the temporary files
+	}
+	return pebblestore.New(pebblestore.Config{Dir: dir, Logger: logger}), cleanUp, nil
 }
 
 // runner is one run of the demo.

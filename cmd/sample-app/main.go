@@ -76,6 +76,7 @@ type demoOptions struct {
 	rate                         int // records a second, 0 is no limit
 	waits                        bool
 	state                        string
+	stateDir                     string // "" is a fresh one, removed at the end
 	keepRunning                  bool
 	verbose                      bool
 }
@@ -88,7 +89,8 @@ func parseDemo(args []string, stderr io.Writer) (demoOptions, error) {
 	fs.IntVar(&o.records, "records", 20_000, "how many flights to feed; beyond 20,000 the file repeats, 90 days later each time")
 	fs.IntVar(&o.partitions, "partitions", 4, "partitions of the topics")
 	fs.IntVar(&o.workers, "workers", 2, "workers of the app: group members with a transactional producer each")
-	fs.StringVar(&o.state, "state", "memory", "where the app keeps its stores: memory")
+	fs.StringVar(&o.state, "state", "memory", "where the app keeps its stores: memory, or pebble, which is on disk")
+	fs.StringVar(&o.stateDir, "state-dir", "", "directory of --state pebble; without it a fresh one, which is removed at the end")
 	fs.StringVar(&rate, "rate", "", `flights a second; "max" also leaves out the waits for the app, and then lateness is not checked`)
 	fs.BoolVar(&o.keepRunning, "keep-running", false, "leave broker and app running after the check, until interrupted")
 	fs.BoolVar(&o.verbose, "v", false, "show the app's log")
@@ -113,8 +115,10 @@ func parseDemo(args []string, stderr io.Writer) (demoOptions, error) {
 		return o, fmt.Errorf("--partitions %d: give at least 1", o.partitions)
 	case o.workers < 1:
 		return o, fmt.Errorf("--workers %d: give at least 1", o.workers)
-	case o.state != "memory":
-		return o, fmt.Errorf("--state %q: memory is what there is", o.state)
+	case o.state != "memory" && o.state != "pebble":
+		return o, fmt.Errorf("--state %q: give memory or pebble", o.state)
+	case o.stateDir != "" && o.state != "pebble":
+		return o, fmt.Errorf("--state-dir %q: --state %s keeps nothing on disk", o.stateDir, o.state)
 	}
 	return o, nil
 }

@@ -194,8 +194,8 @@ func TestFlushInterval(t *testing.T) {
 		}
 		time.Sleep(7 * time.Second) // in the bubble; what Open wrote is flushed by now
 		apply(t, b, 1, put(0, "a", "1"))
-		time.Sleep(3 * time.Second) // in the bubble
-		apply(t, b, 2, put(0, "a", "2")) // younger, but goes with the first
+		time.Sleep(3 * time.Second)         // in the bubble
+		apply(t, b, 2, put(0, "a", "2"))    // younger, but goes with the first
 		time.Sleep(1900 * time.Millisecond) // in the bubble
 		if got := crashed(); got != 0 {
 			t.Errorf("after 4.9 s position %d is on disk, want none", got)
