@@ -121,7 +121,8 @@ func (w *worker) connect(ctx context.Context) (*session, error) {
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		// Positions must move over the markers of transactions, or a partition that ends with one is never read to its end.
 		kgo.KeepControlRecords(),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		// Where a task starts is said by the worker. A position that the log no longer has is an error: records are gone.
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		// A fetch that is under way does not see a partition that is resumed: this is how long it may take.
 		kgo.FetchMaxWait(250*time.Millisecond),
 		kgo.FetchMaxBytes(int32(min(w.app.set.MaxQueuedBytes, 16<<20))),

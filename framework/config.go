@@ -97,6 +97,10 @@ type Config struct {
 	// panics, or of which an output is made that its topic does not take: too large, a timestamp out of the topic's bounds, no right
 	// to write. Default Fail. For what time has made due, Skip leaves out the one window or punctuation.
 	OnRecordError Policy
+	// OnLostInput is for input that retention has deleted before it was processed, because the app was behind for longer than the
+	// topic keeps records. Default Fail: Run ends, and the error names the topic and the offsets. Skip goes on behind them, logs an
+	// error and counts the offsets in Counters.Lost. Kafka Streams goes on, by auto.offset.reset.
+	OnLostInput Policy
 	// Logger takes what people should know. Default slog.Default(). Payloads are never logged.
 	Logger *slog.Logger
 	// Kafka are settings of the client that have no field here: TLS, SASL, a dialer. New refuses those that the app must own.
@@ -220,6 +224,9 @@ func (c Config) checkPlan(plan *graph.Plan, fingerprint uint64) (*settings, erro
 	c.MinCommitInterval = max(c.MinCommitInterval, time.Duration(c.Workers)*time.Second/commitsPerSecond)
 	if c.OnRecordError > Skip {
 		mistake("OnRecordError is %d: give Fail or Skip", c.OnRecordError)
+	}
+	if c.OnLostInput > Skip {
+		mistake("OnLostInput is %d: give Fail or Skip", c.OnLostInput)
 	}
 	if c.ReplicationFactor < -1 {
 		mistake("ReplicationFactor is %d: give a positive number, or 0 for the broker's default", c.ReplicationFactor)

@@ -153,6 +153,9 @@ type Counters struct {
 	// found no entry for the key). A record that is late for several windows, or that several operators drop, counts as often.
 	// Sidelined records are not among them.
 	Dropped map[string]int64
+	// Lost is how many offsets of inputs retention had deleted before they were processed, under Config.OnLostInput Skip. Those that
+	// are found again, since nothing was committed in between, count again.
+	Lost int64
 	// Sidelined is how many late records were written to a sideline topic.
 	Sidelined int64
 }
@@ -229,6 +232,7 @@ func (c *Counters) add(o *Counters) {
 	c.Rebalances += o.Rebalances
 	c.Fenced += o.Fenced
 	c.Sessions += o.Sessions
+	c.Lost += o.Lost
 }
 
 func taskStatus(worker int, st engine.Status) TaskStatus {

@@ -40,6 +40,7 @@ type builtInput struct {
 	none   bool // no position had been committed; offset is the start of the log
 	commit wire.Commit
 	readTo int64
+	lost   int64 // offsets
 }
 
 func (b *built) drop() {
@@ -198,6 +199,10 @@ func (w *worker) unroute(t *task) {
 	for _, in := range t.inputs {
 		delete(w.routes, in.topicPartition)
 	}
+	if t.probe != nil {
+		t.probe()
+		t.probe = nil
+	}
 	if w.undecided != nil || len(w.running) == 0 {
 		w.pendingSince = time.Time{}
 	}
@@ -295,9 +300,10 @@ func (w *worker) make(ctx context.Context, out *built, id engine.TaskID, sub *su
 			return fatal("the committed position of %s[%d] is %d, behind the topic's end at %d: the topic was deleted and made again; reset the group's offsets for it, and delete the app's internal topics if state depends on it",
 				tp.topic, tp.partition, in.offset, ends[tp])
 		case in.offset < starts[tp]:
-			w.log.Warn("records are gone before they were processed: the topic's retention is too short",
-				"topic", tp.topic, "partition", tp.partition, "position", in.offset, "start", starts[tp])
-			in.offset = starts[tp]
+			if err := a.lost(tp, in.offset, starts[tp]); err != nil {
+				return err
+			}
+			in.lost, in.offset = starts[tp]-in.offset, starts[tp]
 		}
 		out.inputs[tp] = in
 	}
@@ -372,7 +378,11 @@ func (w *worker) launch(t *task, b *built) error {
 	for i, in := range t.inputs {
 		got := b.inputs[in.topicPartition]
 		cfg.Sources[in.source] = engine.SourceConfig{Topic: in.topic, Offset: got.offset, Clock: got.commit.Source, ReadTo: got.readTo}
-		in.pushed = got.offset
+		in.pushed, in.heard, in.readTo = got.offset, time.Now(), 0
+		if t.sub.sub.Sources[in.source].Table {
+			in.readTo = got.readTo
+		}
+		w.tally.Lost += got.lost
 		in.mark = committed{commit: got.commit}.mark()
 		t.fresh = t.fresh || got.none
 		if in.mark.transactionalID == w.transactionalID() {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/headrace/headrace/internal/engine"
@@ -60,6 +61,8 @@ type worker struct {
 	version    uint64 // of the ownership that tasks are made by
 	rebalanced uint64 // callbacks that have been dealt with
 
+	outside []topicPartition // whose position the broker does not have
+
 	undecided *batch // the transaction of which it is not known what became
 
 	lastEnd      time.Time // when the last transaction ended
@@ -81,6 +84,7 @@ type worker struct {
 	building sync.WaitGroup
 	mu       sync.Mutex // guards inbox and wakeup
 	inbox    []*built
+	gaps     []gap
 	wakeup   context.CancelFunc
 	woken    bool
 }
@@ -100,6 +104,7 @@ type task struct {
 	// failures counts stores that failed, without a commit between.
 	failures int
 	outputs  refusals
+	probe    context.CancelFunc // ends the look for the rest of a table
 }
 
 // input is one partition that a task reads.
@@ -111,6 +116,8 @@ type input struct {
 	pushed  int64  // the next offset that the client has to deliver
 	mark    mark   // of the transaction that committed the position
 	paused  bool
+	readTo  int64     // of a table: streams wait until it has been read up to there
+	heard   time.Time // when the client last delivered something, or somebody looked
 }
 
 func newWorker(a *App, id int) *worker {
@@ -248,6 +255,9 @@ func (w *worker) turn(ctx context.Context) error {
 		w.log.Info("joining the group anew", "why", why)
 		w.session.Client().ForceRebalance()
 	}
+	if err := w.lookOutside(ctx); err != nil {
+		return err
+	}
 	w.distribute(fetches)
 	if len(fetches) > 0 {
 		w.failpoint("after-poll", nil)
@@ -255,6 +265,8 @@ func (w *worker) turn(ctx context.Context) error {
 	if err := w.takeBuilt(); err != nil {
 		return err
 	}
+	w.lookForGaps(time.Now())
+	w.takeGaps()
 	w.flow()
 	if err := w.step(); err != nil {
 		return err
@@ -344,6 +356,8 @@ func (w *worker) fetchErrors(fetches kgo.Fetches) error {
 			case class == fenced: // the client would join for ever under an id that is not its own any more
 				end = fmt.Errorf("framework: worker %d: another process is member %s of the group: %w", w.id, w.memberName(), err)
 			}
+		case errors.Is(err, kerr.OffsetOutOfRange):
+			w.outside = append(w.outside, topicPartition{topic, partition})
 		case classify(err) == refused && end == nil:
 			end = fatal("read %s[%d]: %w", topic, partition, err)
 		default:
@@ -362,6 +376,7 @@ func (w *worker) distribute(fetches kgo.Fetches) {
 		if in == nil || in.task.run == nil {
 			return
 		}
+		in.heard = time.Now()
 		for _, r := range p.Records {
 			if r.Offset < in.pushed {
 				continue
