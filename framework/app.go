@@ -36,6 +36,7 @@ type App struct {
 	workers  []*worker
 
 	damaged     atomic.Int64 // tasks whose state was thrown away
+	trimmed     atomic.Int64 // offsets that were deleted
 	restoreLine atomic.Int64 // when the progress of a restore was last logged, in Unix milliseconds
 
 	// What Snapshot reads.

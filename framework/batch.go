@@ -34,6 +34,8 @@ type batch struct {
 type batchTask struct {
 	task        *task
 	positions   []*state.Position // of each store, nil where it did not move
+	latest      []int64           // of each store, the latest start of a window that got a value
+	offsets     []offset          // of its inputs
 	firstOutput int               // its number among the records of the writer
 	outputs     int
 }
@@ -135,7 +137,7 @@ func (w *writer) reset(clean bool) {
 // write produces everything that a task's cut holds: changes of state, outputs, and behind them the watermark reports.
 func (w *writer) write(ctx context.Context, c committer, b *batch, t *task, now time.Time) error {
 	cut := t.run.Cut()
-	bt := batchTask{task: t, positions: make([]*state.Position, len(t.sub.sub.Stores))}
+	bt := batchTask{task: t, positions: make([]*state.Position, len(t.sub.sub.Stores)), latest: make([]int64, len(t.sub.sub.Stores))}
 	if err := w.mutations(ctx, c, b, &bt, &cut, now); err != nil {
 		return err
 	}
@@ -163,8 +165,13 @@ func (w *writer) mutations(ctx context.Context, c committer, b *batch, bt *batch
 			continue // the source topic has it already
 		}
 		if promises[m.Store] == nil {
+			bt.latest[m.Store] = noWindow
 			pos := &state.Position{TopicID: w.layout.topics[topic].id, LeaderEpoch: -1, AppliedAt: now.UnixMilli()}
 			bt.positions[m.Store], promises[m.Store] = pos, b.logged(pos)
+		}
+		if m.Value != nil && t.sub.sub.Stores[m.Store].Kind == state.WindowKind {
+			start, _, _ := state.SplitWindowKey(m.Key) // a key that is too short is refused below
+			bt.latest[m.Store] = max(bt.latest[m.Store], start)
 		}
 		cr, keys, err := changelog.Encode(w.keys, t.sub.sub.Stores[m.Store], m, deleted)
 		if err != nil {
@@ -255,6 +262,8 @@ func (w *writer) reports(ctx context.Context, c committer, b *batch, t *task, re
 // the clocks, and the fence.
 func (w *writer) offsets(b *batch, bt *batchTask, cut *engine.Cut, now time.Time) error {
 	t := bt.task
+	first := len(b.offsets)
+	defer func() { bt.offsets = b.offsets[first:] }()
 	for i, sc := range cut.Sources {
 		commit := wire.Commit{TransactionalID: b.mark.transactionalID, Sequence: b.mark.sequence, Source: sc.Clock}
 		if i == 0 {

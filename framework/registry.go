@@ -26,6 +26,7 @@ type registry struct {
 // lease is the state of one task: its backend, and who has it.
 type lease struct {
 	backend state.Backend
+	trails  map[int]*trail // by store, of those with windows; they go with the backend
 	holder  *claim
 	freed   chan struct{} // closed when holder lets go
 	since   time.Time     // when it was last let go
@@ -38,6 +39,7 @@ type claim struct {
 	worker     int
 	generation int32
 	backend    state.Backend
+	trails     map[int]*trail
 
 	// revoked says that a worker with a newer assignment asks for the task: let go at the next chance.
 	revoked chan struct{}
@@ -77,9 +79,9 @@ func (r *registry) acquire(ctx context.Context, id engine.TaskID, specs []state.
 			return nil, err
 		}
 		r.mu.Lock()
-		r.tasks[id].backend = b
+		c.backend, c.trails = b, make(map[int]*trail)
+		r.tasks[id].backend, r.tasks[id].trails = c.backend, c.trails
 		r.mu.Unlock()
-		c.backend = b
 	}
 	return c, nil
 }
@@ -126,7 +128,7 @@ func (r *registry) take(id engine.TaskID, c *claim) (freed chan struct{}, holder
 		return l.freed, l.holder
 	}
 	l.holder, l.freed = c, make(chan struct{})
-	c.backend = l.backend
+	c.backend, c.trails = l.backend, l.trails
 	return nil, nil
 }
 

@@ -142,6 +142,9 @@ type Counters struct {
 	// topic any more. StatesDamaged is how often the state of a task was found damaged on disk and thrown away.
 	StoresWiped   int64
 	StatesDamaged int64
+	// OffsetsTrimmed is how far the starts of internal topics were moved, summed over their partitions: what had been read of repartition
+	// topics, and what changelogs had of windows that are gone.
+	OffsetsTrimmed int64
 	// Rebalances is how often the group gave a worker an assignment.
 	Rebalances int64
 	// Fenced is how often another process, or a transaction's timeout, took a worker's transactional id away.
@@ -206,7 +209,7 @@ func (a *App) Snapshot() Snapshot {
 	slices.SortFunc(s.Restoring, func(x, y RestoreStatus) int {
 		return compareTasks(engine.TaskID{SubTopology: x.SubTopology, Partition: x.Partition}, engine.TaskID{SubTopology: y.SubTopology, Partition: y.Partition})
 	})
-	s.Counters.StatesDamaged = a.damaged.Load()
+	s.Counters.StatesDamaged, s.Counters.OffsetsTrimmed = a.damaged.Load(), a.trimmed.Load()
 	s.Counters.Dropped = make(map[string]int64)
 	for r, n := range reasons {
 		switch reason := graph.Reason(r); {

@@ -384,6 +384,10 @@ func (w *worker) launch(t *task, b *built) error {
 		}
 		w.tally.Lost += got.lost
 		in.mark = committed{commit: got.commit}.mark()
+		in.committed = 0
+		if !got.none {
+			in.committed = got.offset
+		}
 		t.fresh = t.fresh || got.none
 		if in.mark.transactionalID == w.transactionalID() {
 			// This id was used before, by an earlier process of the same name: never use a number twice.
@@ -401,6 +405,11 @@ func (w *worker) launch(t *task, b *built) error {
 		return fatal("%w", err)
 	}
 	t.run, t.claim = run, b.claim
+	if err := t.trails(); err != nil {
+		w.noteErr("task "+t.id.String(), err)
+		w.rebuild(t, err)
+		return nil
+	}
 	w.running = append(slices.Clone(w.running), t)
 	slices.SortFunc(w.running, func(x, y *task) int { return compareTasks(x.id, y.id) })
 	for _, in := range t.inputs {

@@ -230,6 +230,10 @@ func (w *worker) apply(b *batch, verdicts map[topicPartition]verdict) {
 		for _, in := range t.inputs {
 			in.mark = b.mark
 		}
+		for _, o := range bt.offsets {
+			w.routes[o.topicPartition].committed = o.offset
+		}
+		t.trailed(&bt)
 		t.fresh, t.failures = false, 0
 		st := t.run.Status()
 		t.passed(st)

@@ -18,7 +18,9 @@ func TestWarmRestart(t *testing.T) {
 	bubble(t, func(w *world) {
 		disk := vfs.NewCrashableMem()
 		on := func(disk *vfs.MemFS) func(c *framework.Config) {
-			return func(c *framework.Config) { c.State = pebblestore.New(pebblestore.Config{Dir: "/state", FS: disk, Logger: c.Logger}) }
+			return func(c *framework.Config) {
+				c.State = pebblestore.New(pebblestore.Config{Dir: "/state", FS: disk, Logger: c.Logger})
+			}
 		}
 		a := w.start("a", on(disk))
 		a.runs(2 * partitions)

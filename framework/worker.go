@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -80,6 +81,8 @@ type worker struct {
 	tally     tally
 	published time.Time
 	swept     time.Time
+	trimmed   time.Time
+	trimming  atomic.Bool // a goroutine is at it
 
 	building sync.WaitGroup
 	mu       sync.Mutex // guards inbox and wakeup
@@ -114,10 +117,12 @@ type input struct {
 	source  int
 	stretch uint64 // of ownership
 	pushed  int64  // the next offset that the client has to deliver
-	mark    mark   // of the transaction that committed the position
-	paused  bool
-	readTo  int64     // of a table: streams wait until it has been read up to there
-	heard   time.Time // when the client last delivered something, or somebody looked
+	// committed is the position that the group is known to have, 0 if none.
+	committed int64
+	mark      mark // of the transaction that committed the position
+	paused    bool
+	readTo    int64     // of a table: streams wait until it has been read up to there
+	heard     time.Time // when the client last delivered something, or somebody looked
 }
 
 func newWorker(a *App, id int) *worker {
@@ -138,7 +143,7 @@ func (w *worker) transactionalID() string {
 // run works until ctx is done or something happens that the worker cannot mend.
 func (w *worker) run(ctx context.Context) error {
 	defer w.stop()
-	w.ctx = ctx
+	w.ctx, w.trimmed = ctx, time.Now()
 	for ctx.Err() == nil {
 		if w.session == nil {
 			if err := w.open(ctx); err != nil {
@@ -274,6 +279,7 @@ func (w *worker) turn(ctx context.Context) error {
 	if err := w.commitIfDue(ctx); err != nil {
 		return err
 	}
+	w.trimIfDue()
 	w.publishIfDue()
 	return nil
 }
