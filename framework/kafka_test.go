@@ -61,10 +61,13 @@ type instance struct {
 	err  error // of Run; set before done is closed
 }
 
-// run starts an app, with state in memory. It is stopped when the test ends, if not before.
+// run starts an app, with state in memory if nothing else is said. It is stopped when the test ends, if not before.
 func (t onKafka) run(c framework.Config) *instance {
 	t.Helper()
-	c.Brokers, c.State, c.Logger = t.Brokers, state.Memory(), slog.New(slog.DiscardHandler)
+	c.Brokers, c.Logger = t.Brokers, slog.New(slog.DiscardHandler)
+	if c.State == nil {
+		c.State = state.Memory()
+	}
 	switch os.Getenv("HEADRACE_LOG") {
 	case "":
 	case "debug":
