@@ -3,6 +3,7 @@ package framework
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 
@@ -23,13 +24,14 @@ const balancerProtocol = "headrace"
 type balancer struct {
 	member wire.Member
 	tasks  func(partitions map[string]int32) ([]assign.Task, error)
+	log    *slog.Logger
 }
 
 // newBalancer makes the balancer of the member. Given the number of partitions of each topic that the group reads, tasks returns
 // all tasks with all the partitions that each reads. It must fail if a topic is missing that a task reads: metadata come from the
 // broker and may lack a topic for a while, and a plan without it would take its partitions from their owners.
 func newBalancer(member wire.Member, tasks func(partitions map[string]int32) ([]assign.Task, error)) *balancer {
-	return &balancer{member: member, tasks: tasks}
+	return &balancer{member: member, tasks: tasks, log: slog.New(slog.DiscardHandler)}
 }
 
 var (
@@ -167,6 +169,9 @@ func (b *balancer) plan(cb *kgo.ConsumerBalancer, partitions map[string]int32) (
 
 // members turns subscriptions into members with the tasks that they own. A task is owned by the member that has most of its
 // partitions: they can be apart only if the task has just got another topic, or if another protocol assigned before.
+//
+// A member that runs another topology than the leader is none: it keeps nothing and gets nothing, and the others go on. What it owns
+// others get in the round that follows.
 func (b *balancer) members(cb *kgo.ConsumerBalancer, reader map[assign.TopicPartition]assign.ID) ([]assign.Member, error) {
 	var members []assign.Member
 	var failed error
@@ -182,10 +187,10 @@ func (b *balancer) members(cb *kgo.ConsumerBalancer, reader map[assign.TopicPart
 		case err != nil:
 			failed = fmt.Errorf("framework: group member %s: %w", m.MemberID, err)
 		case info.Topology != b.member.Topology:
-			failed = fmt.Errorf("framework: group member %s (instance %s, worker %d) runs another topology than this one (instance %s, worker %d): "+
-				"fingerprints %016x and %016x; members of one application must run the same, so stop the old version everywhere before you start the new, "+
-				"or give the new one another application id",
-				m.MemberID, info.Instance, info.Worker, b.member.Instance, b.member.Worker, info.Topology, b.member.Topology)
+			b.log.Warn("a member of the group runs another topology and gets no tasks; members of one application must run the same",
+				"member", m.MemberID, "instance", info.Instance, "worker", info.Worker,
+				"fingerprint", fingerprint(info.Topology), "this", fingerprint(b.member.Topology))
+			return
 		}
 		for _, owned := range meta.OwnedPartitions {
 			for _, p := range owned.Partitions {
@@ -224,6 +229,8 @@ func (b *balancer) members(cb *kgo.ConsumerBalancer, reader map[assign.TopicPart
 	}
 	return members, nil
 }
+
+func fingerprint(topology uint64) string { return fmt.Sprintf("%016x", topology) }
 
 // dropTorn takes the rest of a task out of the plan where a part of it has to wait for another member to give it up. The task
 // comes whole in the round that follows.

@@ -1,9 +1,11 @@
 package framework
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -257,8 +259,6 @@ func TestAnOldClaimDoesNotCount(t *testing.T) {
 func TestWhatCannotBeBalancedSaysWhy(t *testing.T) {
 	t.Parallel()
 	partitions := map[string]int32{"orders": 2, "payments": 2, "counts": 2}
-	other := newFake("b", 1)
-	other.member.Topology = 8
 	foreign := newFake("a", 0)
 	foreign.tasks = func(map[string]int32) ([]assign.Task, error) {
 		reads := []assign.TopicPartition{{Topic: "orders", Partition: 0}}
@@ -269,11 +269,6 @@ func TestWhatCannotBeBalancedSaysWhy(t *testing.T) {
 		partitions map[string]int32
 		want       []string
 	}{
-		"another topology": {
-			[]*fakeMember{newFake("a", 0), other},
-			partitions,
-			[]string{"b-1", "instance b, worker 1", "instance a, worker 0", "0000000000000008", "0000000000000007", "application id"},
-		},
 		"a topic is missing": {[]*fakeMember{newFake("a", 0)}, map[string]int32{"orders": 2, "counts": 2}, []string{"topic payments is missing"}},
 		"two readers":        {[]*fakeMember{foreign}, partitions, []string{"tasks 0_0 and 1_0", "orders[0]"}},
 		"no such partition":  {[]*fakeMember{foreign}, map[string]int32{}, []string{"task 0_0 reads orders[0]", "0 partitions"}},
@@ -305,6 +300,41 @@ func TestWhatCannotBeBalancedSaysWhy(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// A member with another topology gets nothing and gives up what it has; the others share everything. The leader's counts.
+func TestAnotherTopologyGetsNoTasks(t *testing.T) {
+	t.Parallel()
+	partitions := map[string]int32{"orders": 4, "payments": 4, "counts": 4}
+	var log bytes.Buffer
+	a, b, other := newFake("a", 0), newFake("b", 0), newFake("c", 1)
+	a.log = slog.New(slog.NewTextHandler(&log, nil))
+	other.member.Topology = 8
+	other.owned, other.gen = map[string][]int32{"orders": {0, 1}, "payments": {0, 1}}, 1
+	b.owned, b.gen = map[string][]int32{"orders": {2, 3}, "payments": {2, 3}}, 1
+	members, gen := []*fakeMember{a, b, other}, int32(1)
+	if err := settle(members, partitions, &gen); err != nil {
+		t.Fatal(err)
+	}
+	if len(other.owned) > 0 {
+		t.Errorf("the stranger has %v", other.owned)
+	}
+	tasks := 0
+	for _, m := range []*fakeMember{a, b} {
+		n, err := wholeTasks(m.owned, partitions)
+		if err != nil || n == 0 {
+			t.Errorf("%s has %d tasks (%v): %v", m.id, n, err, m.owned)
+		}
+		tasks += n
+	}
+	if tasks != 8 {
+		t.Errorf("%d tasks have an owner, want all 8", tasks)
+	}
+	for _, part := range []string{"level=WARN", "instance=c", "worker=1", "0000000000000008", "0000000000000007"} {
+		if !strings.Contains(log.String(), part) {
+			t.Errorf("the leader's log does not say %q: %s", part, &log)
+		}
+	}
 }
 
 func TestMemberMetadataIsSmallAndStable(t *testing.T) {

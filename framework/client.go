@@ -94,7 +94,9 @@ func (w *worker) connect(ctx context.Context) (*session, error) {
 	clientCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.cancel = cancel
 	member := wire.Member{Instance: w.app.instance, Worker: int32(w.id), Topology: w.app.set.fingerprint}
-	s.owns = newOwnership(newBalancer(member, w.app.layout.groupTasks), member.Topology)
+	deal := newBalancer(member, w.app.layout.groupTasks)
+	deal.log = w.log
+	s.owns = newOwnership(deal, member.Topology)
 	opts := append(w.app.set.clientOptions(),
 		kgo.WithContext(clientCtx),
 		kgo.WithLogger(clientLogger{w.log, &w.app.quiet}),

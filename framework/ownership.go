@@ -36,6 +36,9 @@ type ownership struct {
 	// topology is the fingerprint of our plan. foreign: the last assignment was made by another one.
 	topology uint64
 	foreign  bool
+	// leaders is the fingerprint by which it was made then, and told that we have asked whether that is to stay.
+	leaders uint64
+	told    bool
 	// unfinished counts the assignments in a row that leave partitions without an owner until the next round, and asked is when the
 	// last of them came, or when that round was last asked for.
 	unfinished int
@@ -83,7 +86,8 @@ func (o *ownership) ParseSyncAssignment(assignment []byte) (map[string][]int32, 
 	defer o.mu.Unlock()
 	o.syncs++
 	o.joining = false
-	o.foreign = ok && data.Topology != o.topology
+	o.foreign, o.leaders = ok && data.Topology != o.topology, data.Topology
+	o.told = o.told && o.foreign
 	if data.Unfinished {
 		o.unfinished++
 	} else {
@@ -150,10 +154,10 @@ func (o *ownership) wantsRebalance(now time.Time) string {
 	switch {
 	case o.joining:
 		return ""
-	case o.foreign:
-		o.foreign = false
+	case o.foreign && !o.told:
+		o.told = true // if the leader means it, asking all the time would only keep the others from their work
 		return "the assignment is that of another topology"
-	case o.unfinished > 0 && now.Sub(o.asked) >= min(roundDelay<<min(o.unfinished-1, 10), maxRoundDelay):
+	case !o.foreign && o.unfinished > 0 && now.Sub(o.asked) >= min(roundDelay<<min(o.unfinished-1, 10), maxRoundDelay):
 		o.unfinished++
 		o.asked = now
 		return "partitions are to get their new owners"
@@ -165,7 +169,14 @@ func (o *ownership) wantsRebalance(now time.Time) string {
 func (o *ownership) isMoving() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.joining || o.foreign || o.unfinished > 0
+	return o.joining || (o.foreign && !o.told) || o.unfinished > 0
+}
+
+// stranger says that the group's leader runs another topology than we do, and which. Then there are no tasks for us.
+func (o *ownership) stranger() (leaders uint64, is bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.leaders, o.foreign && o.told && !o.joining
 }
 
 // owned returns the partitions owned now, each with the number of its stretch, and the version that this is.

@@ -15,7 +15,8 @@ type WorkerState string
 const (
 	// Starting: the app looks for its topics, or the worker has no client yet.
 	Starting WorkerState = "starting"
-	// Joining: the group has not given the worker its tasks yet.
+	// Joining: the group has not given the worker its tasks yet. It stays so while the group runs another topology, which Err then
+	// says.
 	Joining WorkerState = "joining"
 	// Restoring: some of its tasks are being made; the others run.
 	Restoring WorkerState = "restoring"

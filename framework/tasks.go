@@ -3,6 +3,7 @@ package framework
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -73,6 +74,9 @@ func (w *worker) reassign(ctx context.Context) error {
 	owned, version := s.owns.owned()
 	if version != w.version {
 		w.version = version
+		if leaders, is := s.owns.stranger(); is {
+			w.noteErr("group", fmt.Errorf("%w (fingerprint %s, this is %s)", errAnotherTopology, fingerprint(leaders), fingerprint(w.app.set.fingerprint)))
+		}
 		if w.follow(owned) {
 			w.tally.Rebalances++
 		}

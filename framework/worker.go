@@ -539,7 +539,7 @@ func (w *worker) publish(now time.Time) {
 	w.published = now
 	if w.session != nil && w.state != Stopped {
 		switch {
-		case w.version == 0:
+		case w.version == 0, w.isStranger():
 			w.setState(Joining)
 		case len(w.running) < len(w.tasks):
 			w.setState(Restoring)
@@ -565,6 +565,11 @@ func (w *worker) publish(now time.Time) {
 		}
 	}
 	w.app.states[w.id].Store(ws)
+}
+
+func (w *worker) isStranger() bool {
+	_, is := w.session.owns.stranger()
+	return is
 }
 
 // drain commits what has been processed, and leaves. What had not been processed is whoever's comes next.
