@@ -141,6 +141,7 @@ func (w *writer) write(ctx context.Context, c committer, b *batch, t *task, now 
 	if err := w.mutations(ctx, c, b, &bt, &cut, now); err != nil {
 		return err
 	}
+	cut.Outputs = handOver(t, cut.Outputs)
 	bt.firstOutput, bt.outputs = w.used, len(cut.Outputs)
 	if err := w.outputs(ctx, c, b, t, cut.Outputs, now); err != nil {
 		return err
@@ -274,7 +275,12 @@ func (w *writer) offsets(b *batch, bt *batchTask, cut *engine.Cut, now time.Time
 			return fatal("task %s: event time at %s[%d] takes %d bytes of offset metadata, of which a broker takes %d: fewer tasks may write that topic, and fewer operators may keep event time in one sub-topology",
 				t.id, o.topic, o.partition, len(o.metadata), wire.MaxMetadata)
 		}
-		b.offsets = append(b.offsets, o)
+		if planted == offsetByOne {
+			o.offset = max(o.offset-1, 0)
+		}
+		if planted != movedOffsetsOnly || moved(w, o) {
+			b.offsets = append(b.offsets, o)
+		}
 		src := &t.sub.sub.Sources[sc.Source]
 		if src.Table && t.sub.changelogs[src.Store] == "" {
 			bt.positions[src.Store] = &state.Position{

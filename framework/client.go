@@ -107,6 +107,9 @@ func (w *worker) connect(ctx context.Context) (*session, error) {
 		kgo.BlockRebalanceOnPoll(),
 		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, revoked map[string][]int32) {
 			s.owns.sessionEnds()
+			if planted == trustCallbacks {
+				s.owns.revoked(revoked)
+			}
 			if len(revoked) > 0 { // otherwise the session's flag is not set
 				s.rebalanced.Add(1)
 			}

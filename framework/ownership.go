@@ -61,7 +61,7 @@ func (o *ownership) JoinGroupMetadata(topics []string, claimed map[string][]int3
 	claims := flatten(claimed)
 	o.joining = true
 	before := len(o.since)
-	maps.DeleteFunc(o.since, func(tp topicPartition, _ uint64) bool { return !claims[tp] })
+	maps.DeleteFunc(o.since, func(tp topicPartition, _ uint64) bool { return planted != trustCallbacks && !claims[tp] })
 	if len(o.since) != before {
 		o.syncs++
 	}
@@ -103,7 +103,7 @@ func (o *ownership) ParseSyncAssignment(assignment []byte) (map[string][]int32, 
 		clear(o.since)
 		o.member = member
 	}
-	maps.DeleteFunc(o.since, func(tp topicPartition, _ uint64) bool { return !owned[tp] })
+	maps.DeleteFunc(o.since, func(tp topicPartition, _ uint64) bool { return planted != trustCallbacks && !owned[tp] })
 	for tp := range owned {
 		if _, ok := o.since[tp]; !ok {
 			o.since[tp] = o.syncs

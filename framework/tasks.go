@@ -100,6 +100,10 @@ func (w *worker) reassign(ctx context.Context) error {
 	if err := w.commits.abort(ctx); err != nil {
 		return err
 	}
+	if planted == keepQueue {
+		w.forgetPushed()
+		return nil
+	}
 	w.reposition() // aborting has taken the client back to the committed positions
 	return nil
 }
@@ -285,6 +289,9 @@ func (w *worker) make(ctx context.Context, out *built, id engine.TaskID, sub *su
 	if err != nil {
 		return err
 	}
+	if planted == trustNo {
+		believed(position)
+	}
 	starts, err := listOffset(ctx, a.adm, logStart, parts)
 	if err != nil {
 		return err
@@ -370,7 +377,7 @@ func (w *worker) launch(t *task, b *built) error {
 		}
 	}
 	cfg := engine.Config{
-		ID: t.id, Sub: t.sub.sub, Txn: state.NewTxn(backend, t.sub.sub.Stores),
+		ID: t.id, Sub: t.sub.sub, Txn: overlay(t.id, backend, t.sub.sub.Stores),
 		Sources: make([]engine.SourceConfig, len(t.sub.sources)),
 		Policy:  w.app.set.policy(), Skipped: w.skipped, Now: time.Now().UnixMilli(),
 		Limits: w.limits(t), Refused: t.outputs.refused,

@@ -186,6 +186,7 @@ func (t *Task) process(s *source) error {
 		}
 	}
 	t.records++
+	t.survive()
 	s.next = s.head.Offset + 1
 	if s.observe(s.time) {
 		t.lookDue = true

@@ -58,6 +58,7 @@ func New(cfg Config) (*Task, error) {
 		return nil, fmt.Errorf("engine: task %s has %d sources, got the state of %d", cfg.ID, len(cfg.Sub.Sources), len(cfg.Sources))
 	}
 	t := &Task{cfg: cfg, txn: cfg.Txn, now: cfg.Now, building: true, lookDue: true}
+	t.records = survived(cfg.ID)
 	t.picky = len(cfg.Limits) > 0 || len(cfg.Refused) > 0
 	t.reports = make([]report, len(cfg.Sub.Sinks))
 	for i := range t.reports {

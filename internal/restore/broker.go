@@ -161,7 +161,7 @@ var errDiverged = errors.New("the log was truncated below the position")
 // not count for the epoch.
 func (r *Restorer) fetch(ctx context.Context, p partition, at place, offset int64, epoch int32, bound int64) (fetched, error) {
 	req := kmsg.NewPtrFetchRequest()
-	req.IsolationLevel = 1 // read committed
+	req.IsolationLevel = isolation
 	req.MaxBytes = r.fetchBytes
 	// No long poll: whatever we want to read is there already, or waits for a transaction to end. Fetches of all partitions share
 	// a connection on which one that waits keeps the others waiting.
@@ -193,7 +193,7 @@ func (r *Restorer) fetch(ctx context.Context, p partition, at place, offset int6
 		return fetched{}, errDiverged
 	}
 	opts := kgo.ProcessFetchPartitionOpts{
-		KeepControlRecords: true, Offset: offset, IsolationLevel: kgo.ReadCommitted(), Topic: p.topic, Partition: p.part,
+		KeepControlRecords: true, Offset: offset, IsolationLevel: isolationLevel(), Topic: p.topic, Partition: p.part,
 	}
 	fp, next := kgo.ProcessFetchPartition(opts, got, r.decompressor, nil)
 	f := fetched{records: fp.Records, next: next, epoch: lastEpoch(got.RecordBatches, min(next, bound)), stable: got.LastStableOffset, err: fp.Err}

@@ -139,6 +139,9 @@ func (b *backend) Apply(mutations iter.Seq[state.Mutation], positions []*state.P
 			return fmt.Errorf("pebblestore: apply to task %s: %w", b.task, err)
 		}
 	}
+	if err := b.positionFirst(positions); err != nil {
+		return err
+	}
 	for i, p := range positions {
 		if p == nil {
 			continue

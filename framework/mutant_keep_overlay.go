@@ -1,0 +1,5 @@
+//go:build mutant_keep_overlay
+
+package framework
+
+const planted = keepOverlay

@@ -1,0 +1,5 @@
+//go:build mutant_keep_queue
+
+package framework
+
+const planted = keepQueue

@@ -1,0 +1,5 @@
+//go:build mutant_trust_callbacks
+
+package framework
+
+const planted = trustCallbacks

@@ -1,0 +1,5 @@
+//go:build mutant_trust_no
+
+package framework
+
+const planted = trustNo
