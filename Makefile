@@ -21,6 +21,7 @@ check: ## formatting, vet, staticcheck, the rules of ARCHITECTURE.md, tidy modul
 	go vet ./...
 	go vet $(TAGS) ./...
 	go vet -tags 'synctests kafka' ./...
+	go vet -tags failpoints ./framework ./internal/eos/...
 	$(TOOL) staticcheck -tags 'synctests,kafka' ./...
 	go test ./internal/archtest
 	go mod tidy -diff
@@ -42,6 +43,14 @@ test: ## all tests, then again under the race detector where concurrency lives
 test-kafka: ## integration tests on a real Apache Kafka; exits 2 without Java 17 and Maven
 	scripts/test-kafka.sh
 
+.PHONY: eos
+eos: ## exactly-once on a real Apache Kafka under kills; PLAN=short, RECORDS=200000, SEED=0; exits 2 without Java 17 and Maven
+	scripts/eos.sh
+
+.PHONY: mutants
+mutants: ## plant ten bugs in the library and see that the checkers of exactly-once find each
+	scripts/mutants.sh
+
 .PHONY: demo
 demo: ## the reference application on an embedded broker, which verifies itself
 	go run ./cmd/sample-app demo
@@ -60,7 +69,7 @@ bench-alloc: ## the benchmarks named ZeroAlloc must not allocate
 
 # One after the other, cheapest first, each in its own make so that the log shows which one it was.
 .PHONY: ci
-ci: ## check, test (also untagged), build without cgo, bench-alloc, fuzz, demo, demo-mutants: what .ci/run runs
+ci: ## check, test (also untagged), build without cgo, bench-alloc, fuzz, demo, demo-mutants, mutants: what .ci/run runs
 	$(MAKE) check
 	$(MAKE) test RACE_REQUIRED=1
 	go test ./...
@@ -69,3 +78,4 @@ ci: ## check, test (also untagged), build without cgo, bench-alloc, fuzz, demo, 
 	$(MAKE) fuzz
 	$(MAKE) demo
 	$(MAKE) demo-mutants
+	$(MAKE) mutants

@@ -202,7 +202,7 @@ func TestStoresAreFoldsOfTheirChangelogs(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			rep := &eos.Report{}
-			eos.CheckStore(rep, "s", changelog(), tt.copies)
+			eos.CheckStore(rep, "s", changelog(), []int64{0}, tt.copies)
 			if rep.OK() != tt.right {
 				t.Errorf("the stores are right: %v, but the report is:\n%s", tt.right, rep.Describe())
 			}
@@ -211,6 +211,29 @@ func TestStoresAreFoldsOfTheirChangelogs(t *testing.T) {
 			}
 		})
 	}
+	t.Run("trimmed", func(t *testing.T) {
+		t.Parallel()
+		trimmed := [][]eos.Record{changelog()[0][2:]}
+		whole := eos.StoreCopy{Position: 7, Entries: entries("a", "2", "c", "1")}
+		for _, tt := range []struct {
+			name  string
+			older eos.StoreCopy
+			right bool
+		}{
+			{"it holds what was deleted since", eos.StoreCopy{Position: 4, Entries: entries("a", "2", "b", "1")}, true},
+			{"it is older than the log", eos.StoreCopy{Position: 2, Entries: entries("a", "1", "b", "1")}, true},
+			{"it lacks what is left", eos.StoreCopy{Position: 4, Entries: entries("b", "1")}, false},
+		} {
+			rep := &eos.Report{}
+			eos.CheckStore(rep, "s", trimmed, []int64{2}, []eos.StoreCopy{whole, tt.older})
+			if rep.OK() != tt.right {
+				t.Errorf("%s: right is %v, but the report is:\n%s", tt.name, tt.right, rep.Describe())
+			}
+		}
+		rep := &eos.Report{}
+		eos.CheckStore(rep, "s", trimmed, []int64{2}, []eos.StoreCopy{{Position: 7, Entries: entries("a", "2", "b", "1", "c", "1")}})
+		wantViolation(t, rep, eos.Stores, eos.StoreDiffers)
+	})
 	t.Run("outputs", func(t *testing.T) {
 		t.Parallel()
 		rep := &eos.Report{}
@@ -271,6 +294,33 @@ func TestReaderDuringFaults(t *testing.T) {
 	if !rep.OK() {
 		t.Errorf("it saw the same, but:\n%s", rep.Describe())
 	}
+}
+
+func TestRepartitionPassesEachEventOnce(t *testing.T) {
+	t.Parallel()
+	events := []eos.Event{{Source: 1, N: 1}, {Source: 1, N: 2}}
+	passed := func(events ...eos.Event) []eos.Record {
+		out := []eos.Record{{Topic: "hop", Offset: 9}} // a report
+		for i, e := range events {
+			out = append(out, eos.Record{Topic: "hop", Offset: int64(i), Value: encode(t, eos.EventSerde, e)})
+		}
+		return out
+	}
+	rep := &eos.Report{}
+	eos.CheckHop(rep, events, passed(events...), false)
+	eos.CheckHop(rep, events, passed(events[1]), true)
+	if !rep.OK() {
+		t.Errorf("each passed once, but:\n%s", rep.Describe())
+	}
+	rep = &eos.Report{}
+	eos.CheckHop(rep, events, passed(events[1]), false)
+	wantViolation(t, rep, eos.Hop, eos.Lost)
+	rep = &eos.Report{}
+	eos.CheckHop(rep, events, passed(events[0], events[1], events[0]), true)
+	wantViolation(t, rep, eos.Hop, eos.Duplicated)
+	rep = &eos.Report{}
+	eos.CheckCounters(rep, "app", 3, 2)
+	wantViolation(t, rep, eos.Counters, eos.Wrong)
 }
 
 func TestNothingIsLeftOpen(t *testing.T) {

@@ -38,7 +38,9 @@ const (
 )
 
 func events() topology.TopicOf[string, Event] {
-	return topology.Topic(Input, serde.String(), EventSerde).Watermarks(window.BoundedDisorder(Disorder))
+	return topology.Topic(Input, serde.String(), EventSerde).
+		EventTime(func(r topology.Record[string, Event]) time.Time { return time.UnixMilli(r.Value.At) }).
+		Watermarks(window.BoundedDisorder(Disorder))
 }
 
 // Topology returns that of an application.

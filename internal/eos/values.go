@@ -26,7 +26,7 @@ type Event struct {
 	Source int64 // the number of its key
 	N      int64 // 1, 2, 3, … for each key
 	Amount int64
-	At     int64 // event time in Unix milliseconds, the record's timestamp too
+	At     int64 // event time in Unix milliseconds
 	End    bool  // a mark behind all events of its partition: it moves event time, and counts for nothing
 }
 

@@ -51,7 +51,7 @@ func (f *feed) finish(least int) { f.least.Store(int64(least)) }
 func (f *feed) run(ctx context.Context) error {
 	cl, err := kgo.NewClient(
 		kgo.SeedBrokers(f.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(5*time.Millisecond),
-		kgo.MaxBufferedRecords(200_000)) // no delivery timeout: it would count from the records' own timestamps
+		kgo.MaxBufferedRecords(200_000))
 	if err != nil {
 		return err
 	}
@@ -93,6 +93,9 @@ func (f *feed) event(elapsed time.Duration) eos.Event {
 	return eos.Event{Source: source, N: f.next[source], Amount: f.rng.Int64N(1_000_000), At: at}
 }
 
+// produce writes an event, stamped with the time of writing. Were it stamped with its event time, which is long ago, a broker that
+// restarts would forget the producer, as it does when producer.id.expiration.ms has passed since its last stamp, and take a batch that
+// is sent again for a new one.
 func (f *feed) produce(ctx context.Context, cl *kgo.Client, e eos.Event) {
 	value, err := eos.EventSerde.Append(nil, e)
 	if err != nil {
@@ -100,7 +103,7 @@ func (f *feed) produce(ctx context.Context, cl *kgo.Client, e eos.Event) {
 		return
 	}
 	cl.Produce(ctx, &kgo.Record{
-		Topic: eos.Input, Partition: int32(e.Source % eos.Partitions), Key: []byte(keyOf(e.Source)), Value: value, Timestamp: time.UnixMilli(e.At),
+		Topic: eos.Input, Partition: int32(e.Source % eos.Partitions), Key: []byte(keyOf(e.Source)), Value: value,
 	}, func(_ *kgo.Record, err error) { f.fail(err) })
 }
 
@@ -118,7 +121,7 @@ func (f *feed) failure() error {
 	return f.err
 }
 
-// prepare writes the table and what starts the timers.
+// prepareTopics writes the table and what starts the timers.
 func prepareTopics(ctx context.Context, brokers []string) error {
 	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
 	if err != nil {

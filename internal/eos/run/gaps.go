@@ -8,7 +8,7 @@ import (
 )
 
 // longestGap is the longest time between two commits of an application in one life of a process, while there was input: outside the
-// restart of the broker, and for a process that was stopped, outside of that.
+// restart of the broker, and outside of what was done to the process itself until it was well again.
 func (d *driver) longestGap() (time.Duration, string) {
 	type who struct {
 		process, app string
@@ -28,7 +28,7 @@ func (d *driver) longestGap() (time.Duration, string) {
 			continue
 		}
 		from, to := time.UnixMilli(before), time.UnixMilli(l.At)
-		if gap := to.Sub(from); gap > longest && to.Before(d.fed) && !d.excused(l.process, from, to) {
+		if gap := to.Sub(from); gap > longest && from.After(d.well) && to.Before(d.fed) && !d.excused(l.process, from, to) {
 			longest = gap
 			where = fmt.Sprintf("%v of %s in %s, at %s, before its transaction %d", gap, l.App, l.process, from.Format("15:04:05.000"), l.Sequence)
 		}

@@ -70,16 +70,11 @@ func run(c config) (bool, error) {
 	}
 	fmt.Printf("seed %d, plan %s: %d faults\n", c.seed, c.plan, len(faults))
 	topics, configs := topics()
-	kafka, err := devkafka.StartKafka(devkafka.KafkaConfig{Topics: topics, TopicConfigs: configs})
+	kafka, err := devkafka.StartKafka(devkafka.KafkaConfig{Topics: topics, TopicConfigs: configs, DataDir: filepath.Join(c.dir, "kafka")})
 	if err != nil {
 		return false, err
 	}
-	defer func() {
-		if log, err := os.ReadFile(kafka.LogPath()); err == nil {
-			_ = os.WriteFile(filepath.Join(c.dir, "kafka.log"), log, 0o644) // for people to read, should there be need
-		}
-		kafka.Close()
-	}()
+	defer kafka.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	d := newDriver(c, kafka)

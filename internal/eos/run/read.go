@@ -108,33 +108,40 @@ func (r *reader) close() {
 	}
 }
 
-// readAll reads a topic, read-committed, to its end: each partition in the order of offsets.
-func readAll(ctx context.Context, brokers []string, topic string) ([][]eos.Record, error) {
+// topicLog is what is in a topic: each partition in the order of offsets, and where it begins.
+type topicLog struct {
+	records [][]eos.Record
+	starts  []int64
+}
+
+// readAll reads a topic, read-committed, to its end.
+func readAll(ctx context.Context, brokers []string, topic string) (topicLog, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(), kgo.FetchMaxWait(50*time.Millisecond))
 	if err != nil {
-		return nil, err
+		return topicLog{}, err
 	}
 	defer cl.Close()
 	adm := kadm.NewClient(cl)
 	starts, err := adm.ListStartOffsets(ctx, topic)
 	if err != nil {
-		return nil, err
+		return topicLog{}, err
 	}
 	ends, err := adm.ListCommittedOffsets(ctx, topic)
 	if err != nil {
-		return nil, err
+		return topicLog{}, err
 	}
-	out := make([][]eos.Record, eos.Partitions)
+	out := topicLog{make([][]eos.Record, eos.Partitions), make([]int64, eos.Partitions)}
 	left := make(map[int32]int64)
 	from := make(map[int32]kgo.Offset)
 	for p := range int32(eos.Partitions) {
 		start, _ := starts.Lookup(topic, p)
 		end, ok := ends.Lookup(topic, p)
 		if !ok || end.Err != nil {
-			return nil, fmt.Errorf("read %s[%d]: no end offset: %w", topic, p, end.Err)
+			return topicLog{}, fmt.Errorf("read %s[%d]: no end offset: %w", topic, p, end.Err)
 		}
+		out.starts[p] = start.Offset
 		if start.Offset < end.Offset {
 			left[p], from[p] = end.Offset, kgo.NewOffset().At(start.Offset)
 		}
@@ -143,12 +150,12 @@ func readAll(ctx context.Context, brokers []string, topic string) ([][]eos.Recor
 	for len(left) > 0 {
 		fetches := cl.PollFetches(ctx)
 		if err := fetches.Err0(); err != nil {
-			return nil, fmt.Errorf("read %s: %w; still to read: %v", topic, err, left)
+			return topicLog{}, fmt.Errorf("read %s: %w; still to read: %v", topic, err, left)
 		}
 		fetches.EachRecord(func(r *kgo.Record) {
 			end, open := left[r.Partition]
 			if open && r.Offset < end && !r.Attrs.IsControl() {
-				out[r.Partition] = append(out[r.Partition], eos.FromKgo(r))
+				out.records[r.Partition] = append(out.records[r.Partition], eos.FromKgo(r))
 			}
 			if open && r.Offset+1 >= end {
 				delete(left, r.Partition)

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -48,7 +47,7 @@ func verify(ctx context.Context, d *driver, brokers []string, live *reader) (*eo
 
 	input := make([][]eos.Event, eos.Partitions)
 	var counted []eos.Event
-	for p, records := range d.read[eos.Input] {
+	for p, records := range d.read[eos.Input].records {
 		for _, r := range records {
 			e, err := eos.EventSerde.Decode(r.Value)
 			if err != nil {
@@ -62,7 +61,7 @@ func verify(ctx context.Context, d *driver, brokers []string, live *reader) (*eo
 	}
 	eos.CheckTotals(rep, counted, d.topic(eos.Totals), keyOf, true)
 	eos.CheckWindows(rep, input, d.topic(eos.Windows), d.topic(eos.Late), true)
-	eos.CheckHop(rep, counted, d.topic(repartition[0]))
+	eos.CheckHop(rep, counted, d.topic(repartition[0]), slices.Max(d.read[repartition[0]].starts) > 0)
 	eos.CheckTimers(rep, d.topic(eos.Ticks))
 
 	copies, err := d.copies()
@@ -71,7 +70,7 @@ func verify(ctx context.Context, d *driver, brokers []string, live *reader) (*eo
 	}
 	folds := make(map[string]map[string]eos.Entry)
 	for store, log := range logs {
-		folds[store] = eos.CheckStore(rep, store, d.read[log], copies[store])
+		folds[store] = eos.CheckStore(rep, store, d.read[log].records, d.read[log].starts, copies[store])
 	}
 	eos.CheckOutputs(rep, eos.TotalsStore, folds[eos.TotalsStore], d.topic(eos.Totals))
 	eos.CheckOutputs(rep, eos.TicksStore, folds[eos.TicksStore], d.topic(eos.Ticks))
@@ -88,40 +87,7 @@ func verify(ctx context.Context, d *driver, brokers []string, live *reader) (*eo
 }
 
 // topic is what was read of a topic, partition behind partition.
-func (d *driver) topic(name string) []eos.Record { return slices.Concat(d.read[name]...) }
-
-// checkOpen gives transactions that nobody ends their time first.
-func checkOpen(ctx context.Context, rep *eos.Report, adm *kadm.Client, topics []string, timeout time.Duration) error {
-	for end := time.Now().Add(timeout + 15*time.Second); ; time.Sleep(500 * time.Millisecond) {
-		found := &eos.Report{}
-		stable, err := adm.ListCommittedOffsets(ctx, topics...)
-		if err != nil {
-			return err
-		}
-		ends, err := adm.ListEndOffsets(ctx, topics...)
-		if err != nil {
-			return err
-		}
-		at := make(map[eos.Place]eos.Ends)
-		ends.Each(func(o kadm.ListedOffset) {
-			s, _ := stable.Lookup(o.Topic, o.Partition)
-			at[eos.Place{Topic: o.Topic, Partition: o.Partition}] = eos.Ends{Stable: s.Offset, End: o.Offset}
-		})
-		listed, err := adm.ListTransactions(ctx, nil, []string{"Ongoing", "PrepareCommit", "PrepareAbort"})
-		if err != nil {
-			return err
-		}
-		var open []string
-		for _, t := range listed.Sorted() {
-			open = append(open, t.TxnID+" "+t.State)
-		}
-		eos.CheckOpen(found, at, open)
-		if found.OK() || time.Now().After(end) {
-			eos.CheckOpen(rep, at, open)
-			return nil
-		}
-	}
-}
+func (d *driver) topic(name string) []eos.Record { return slices.Concat(d.read[name].records...) }
 
 func checkOffsets(ctx context.Context, rep *eos.Report, adm *kadm.Client, d *driver) error {
 	for group, topics := range inputs() {
@@ -131,7 +97,7 @@ func checkOffsets(ctx context.Context, rep *eos.Report, adm *kadm.Client, d *dri
 		}
 		committed, last := make(map[eos.Place]int64), make(map[eos.Place]int64)
 		for _, topic := range topics {
-			for p, records := range d.read[topic] {
+			for p, records := range d.read[topic].records {
 				at := eos.Place{Topic: topic, Partition: int32(p)}
 				if o, ok := got.Lookup(topic, int32(p)); ok {
 					committed[at] = o.At
