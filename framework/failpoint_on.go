@@ -51,7 +51,7 @@ func (w *worker) failpoint(point string, b *batch) {
 }
 
 func (a *App) restoreFailpoint(p restore.Progress) {
-	if Failpoint == nil || p.Records == 0 || p.Offset >= p.End {
+	if Failpoint == nil || p.Records == 0 {
 		return
 	}
 	Failpoint(FailpointHit{Point: "during-restore", App: a.set.AppID, Offsets: func() string {
