@@ -153,7 +153,10 @@ func (d *driver) conclude(rep *eos.Report, feed *feed, failed error) bool {
 		}
 	}
 	gap, where := d.longestGap()
-	fmt.Println("longest commit gap:", where)
+	fmt.Println("longest commit gaps of the process to which nothing was done, by fault of the other:")
+	for _, line := range where {
+		fmt.Println(" ", line)
+	}
 	if !rep.OK() {
 		fmt.Print(rep.Describe())
 		fmt.Printf("%d violations besides\n", rep.Count(eos.Wrong))

@@ -75,12 +75,13 @@ type driver struct {
 	// where the name is empty.
 	well, fed          time.Time
 	quiet              []span
+	faults             []span // by kind
 	resultsAtLastFault int
 	read               map[string]topicLog // what verify has read
 }
 
 type span struct {
-	process  string
+	of       string
 	from, to time.Time
 }
 
@@ -135,6 +136,7 @@ func (d *driver) execute(ctx context.Context, faults []string) error {
 			return fmt.Errorf("after fault %d, %s: %w", i+1, kind, err)
 		}
 		d.quiet = append(d.quiet, span{p.name, began, time.Now()}) // gaps are those of the other
+		d.faults = append(d.faults, span{kind, began, time.Now()})
 		fmt.Printf("       well again after %v\n", time.Since(began).Round(10*time.Millisecond))
 	}
 	return nil
