@@ -69,7 +69,7 @@ bench-alloc: ## the benchmarks named ZeroAlloc must not allocate
 
 # One after the other, cheapest first, each in its own make so that the log shows which one it was.
 .PHONY: ci
-ci: ## check, test (also untagged), build without cgo, bench-alloc, fuzz, demo, demo-mutants, mutants: what .ci/run runs
+ci: ## check, test (also untagged), build without cgo, bench-alloc, fuzz, demo, demo-mutants, mutants, test-kafka, eos PLAN=short: what .ci/run runs
 	$(MAKE) check
 	$(MAKE) test RACE_REQUIRED=1
 	go test ./...
@@ -79,3 +79,5 @@ ci: ## check, test (also untagged), build without cgo, bench-alloc, fuzz, demo, 
 	$(MAKE) demo
 	$(MAKE) demo-mutants
 	$(MAKE) mutants
+	$(MAKE) test-kafka
+	$(MAKE) eos PLAN=short
