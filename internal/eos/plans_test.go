@@ -31,6 +31,7 @@ func createTopic(t *testing.T, cl *kgo.Client, name string, partitions int32) {
 const (
 	produce       = int16(kmsg.Produce)
 	endTxn        = int16(kmsg.EndTxn)
+	heartbeat     = int16(kmsg.Heartbeat)
 	offsetCommits = int16(kmsg.TxnOffsetCommit)
 )
 
@@ -197,12 +198,20 @@ func TestPlan(t *testing.T) {
 	// A process is cut off while its transaction holds what timers made, and comes back when others have its tasks.
 	plan(t, "zombie-with-timers", func(w *world) {
 		w.startClock(planPartitions)
-		cut := &hold{}
+		cut, fresh, told := &hold{}, &atomic.Bool{}, &atomic.Bool{}
 		wire := &kafkatest.Wire{Request: func(f kafkatest.Frame) bool {
-			if f.Key == produce { // later, and its successor would wait for the transaction that it sees
-				cut.begin()
+			switch f.Key {
+			case endTxn:
+				fresh.Store(true)
+			case produce:
+				if fresh.Swap(false) { // later in the transaction, and its successor would wait for what it sees of it
+					cut.begin()
+				}
 			}
 			cut.wait(f)
+			if f.Key == heartbeat && cut.begun() && !told.Swap(true) {
+				f.Stall(3 * time.Second) // the transaction ends before the member hears that it is none any more
+			}
 			return true
 		}}
 		a := w.start("a", eos.TicksApp, wire, nil)
