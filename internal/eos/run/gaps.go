@@ -4,22 +4,39 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/headrace/headrace/internal/eos"
 )
 
-// longestGap is the longest time between two commits of an application in one life of a process, while there was input: outside the
-// restart of the broker, and outside of what was done to the process itself until it was well again. The lines say where the longest
-// was by the kind of fault that the other process suffered.
-func (d *driver) longestGap() (time.Duration, []string) {
+// gapAim is how long a process may commit nothing while another is killed and comes back within its session.
+const gapAim = time.Second
+
+// gaps are the longest times between two commits of an application in one life of a process, while there was input: outside the
+// restart of the broker, and outside of what was done to the process itself until it was well again.
+//
+// There are two. stable is with a process that was back within its session, if anything was done to the other at all: the group knows
+// it again, and nobody waits. gone is with one that stayed away for longer: if it went while the group was gathering, everybody waits
+// for it in the join until its session is over, as the classic group protocol has it. The lines say where the longest were, by the
+// kind of the fault.
+type gaps struct {
+	stable, gone time.Duration
+	lines        []string
+}
+
+func (d *driver) longestGaps() gaps {
 	type who struct {
 		process, app string
 		life         int
 	}
+	type when struct {
+		kind string
+		gone bool
+	}
 	last := make(map[who]int64)
-	longest := make(map[string]time.Duration) // by the kind of the fault
-	where := make(map[string]string)
+	longest := make(map[when]time.Duration)
+	where := make(map[when]string)
 	for _, l := range d.hub.all() {
 		if l.What != eos.Committed {
 			continue
@@ -34,29 +51,36 @@ func (d *driver) longestGap() (time.Duration, []string) {
 		if from.Before(d.well) || to.After(d.fed) || d.excused(l.process, from, to) {
 			continue
 		}
-		kind := d.faultDuring(from, to)
-		if gap := to.Sub(from); gap > longest[kind] {
-			longest[kind] = gap
-			where[kind] = fmt.Sprintf("%-20s %v of %s in %s, at %s, before its transaction %d", kind, gap, l.App, l.process, from.Format("15:04:05.000"), l.Sequence)
+		f := d.faultDuring(from, to)
+		k := when{f.of, f.gone}
+		if gap := to.Sub(from); gap > longest[k] {
+			longest[k] = gap
+			where[k] = fmt.Sprintf("%v of %s in %s, at %s, before its transaction %d", gap, l.App, l.process, from.Format("15:04:05.000"), l.Sequence)
 		}
 	}
-	var most time.Duration
-	var lines []string
-	for _, kind := range slices.Sorted(maps.Keys(longest)) {
-		most = max(most, longest[kind])
-		lines = append(lines, where[kind])
+	var g gaps
+	keys := slices.SortedFunc(maps.Keys(longest), func(a, b when) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	for _, k := range keys {
+		back := "back in time"
+		if k.gone {
+			back = "gone for long"
+			g.gone = max(g.gone, longest[k])
+		} else {
+			g.stable = max(g.stable, longest[k])
+		}
+		g.lines = append(g.lines, fmt.Sprintf("%-20s %-14s %s", k.kind, back, where[k]))
 	}
-	return most, lines
+	return g
 }
 
-// faultDuring is the kind of the fault that falls into a span, or began it.
-func (d *driver) faultDuring(from, to time.Time) string {
+// faultDuring is the fault that falls into a span, or began it: the first of several.
+func (d *driver) faultDuring(from, to time.Time) fault {
 	for _, f := range d.faults {
 		if from.Before(f.to) && to.After(f.from) {
-			return f.of
+			return f
 		}
 	}
-	return "no fault"
+	return fault{span: span{of: "no fault"}}
 }
 
 func (d *driver) excused(process string, from, to time.Time) bool {

@@ -152,10 +152,15 @@ func (d *driver) conclude(rep *eos.Report, feed *feed, failed error) bool {
 			ok = false
 		}
 	}
-	gap, where := d.longestGap()
-	fmt.Println("longest commit gaps of the process to which nothing was done, by fault of the other:")
-	for _, line := range where {
+	gaps := d.longestGaps()
+	fmt.Println("longest commit gaps of the process to which nothing was done, by what the other suffered:")
+	for _, line := range gaps.lines {
 		fmt.Println(" ", line)
+	}
+	fmt.Printf("  %d ms at most while a process was gone for longer than its session of %v\n", gaps.gone.Milliseconds(), d.cfg.session)
+	if gaps.stable > gapAim && d.cfg.plan == "full" && d.cfg.only == "" {
+		fmt.Printf("with the other back in time, a process committed nothing for %v; the aim is %v\n", gaps.stable, gapAim)
+		ok = false
 	}
 	if !rep.OK() {
 		fmt.Print(rep.Describe())
@@ -165,6 +170,6 @@ func (d *driver) conclude(rep *eos.Report, feed *feed, failed error) bool {
 		fmt.Println("failed:", strings.ReplaceAll(failed.Error(), "\n", "; "))
 	}
 	fmt.Printf("%d records, %d kills, %d zombies: %s; longest commit gap of the process not killed: %d ms\n",
-		feed.count, kills, zombies, rep.Summary(), gap.Milliseconds())
+		feed.count, kills, zombies, rep.Summary(), gaps.stable.Milliseconds())
 	return ok
 }

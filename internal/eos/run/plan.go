@@ -75,7 +75,8 @@ type driver struct {
 	// where the name is empty.
 	well, fed          time.Time
 	quiet              []span
-	faults             []span // by kind
+	faults             []fault
+	gone               bool // in the fault under way, its process was away for longer than its session
 	resultsAtLastFault int
 	read               map[string]topicLog // what verify has read
 }
@@ -83,6 +84,13 @@ type driver struct {
 type span struct {
 	of       string
 	from, to time.Time
+}
+
+// fault is when a fault of a kind was under way. gone: for longer than the session of the process that suffered it, so that the group
+// had to go on without it.
+type fault struct {
+	span
+	gone bool
 }
 
 func newDriver(c config, kafka *devkafka.Kafka) *driver {
@@ -125,6 +133,7 @@ func (d *driver) execute(ctx context.Context, faults []string) error {
 			d.awaitResults(500)
 		}
 		began := time.Now()
+		d.gone = false
 		p := d.procs[(i+d.rng.IntN(2))%2]
 		evidence, err := d.fault(ctx, kind, p)
 		if err != nil {
@@ -136,7 +145,7 @@ func (d *driver) execute(ctx context.Context, faults []string) error {
 			return fmt.Errorf("after fault %d, %s: %w", i+1, kind, err)
 		}
 		d.quiet = append(d.quiet, span{p.name, began, time.Now()}) // gaps are those of the other
-		d.faults = append(d.faults, span{kind, began, time.Now()})
+		d.faults = append(d.faults, fault{span{kind, began, time.Now()}, d.gone})
 		fmt.Printf("       well again after %v\n", time.Since(began).Round(10*time.Millisecond))
 	}
 	return nil
@@ -206,6 +215,7 @@ func (d *driver) fault(ctx context.Context, kind string, p *process) (string, er
 			return "", err
 		}
 		d.kills[random]++
+		d.gone = true
 		time.Sleep(d.cfg.session + time.Second) // others go on, so that there is something to restore
 		app := []string{eos.TotalsApp, eos.WindowsApp}[d.rng.IntN(2)]
 		from := d.hub.now()
@@ -275,6 +285,7 @@ func (d *driver) revive(p *process, arm string) string {
 	wait := 200 * time.Millisecond
 	if d.rng.IntN(2) == 0 {
 		wait = d.cfg.session + 1500*time.Millisecond
+		d.gone = true
 	}
 	time.Sleep(wait)
 	if err := p.start(arm); err != nil {
@@ -299,6 +310,7 @@ func (d *driver) zombie(p *process) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("process %s has not stopped itself", p.name)
 	}
+	d.gone = true
 	asleep := d.cfg.session + 1500*time.Millisecond + time.Duration(d.rng.Int64N(int64(time.Second)))
 	time.Sleep(asleep)
 	if err := p.signal(syscall.SIGCONT); err != nil {
