@@ -44,7 +44,7 @@ func (w *worker) outOfRange(ctx context.Context, in *input) error {
 	tp := in.topicPartition
 	parts := []topicPartition{tp}
 	// Whoever has taken the partition over without our knowing may have had what we have not.
-	position, err := fetchCommitted(ctx, w.app.client, w.app.set.AppID, w.app.layout.topics, parts)
+	position, err := fetchCommitted(ctx, w.app.client, w.app.set.AppID, w.app.layout.topics, parts, nil)
 	if err == nil && position[tp].mark() != in.mark {
 		return nil
 	}

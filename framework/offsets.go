@@ -34,14 +34,18 @@ func (c committed) mark() mark {
 const unstableWait = 20 * time.Millisecond
 
 // fetchCommitted reads the group's positions. It waits for open transactions that have one pending to end, however long that
-// takes: until then nobody can tell what the position is.
-func fetchCommitted(ctx context.Context, cl *kgo.Client, group string, topics map[string]topicInfo, parts []topicPartition) (map[topicPartition]committed, error) {
+// takes: until then nobody can tell what the position is. pending, if not nil, is told which those are after each look, none at the
+// last.
+func fetchCommitted(ctx context.Context, cl *kgo.Client, group string, topics map[string]topicInfo, parts []topicPartition, pending func([]topicPartition)) (map[topicPartition]committed, error) {
 	out := make(map[topicPartition]committed, len(parts))
 	left := parts
 	for wait := unstableWait; ; wait = min(2*wait, 500*time.Millisecond) {
 		unstable, err := fetchStable(ctx, cl, group, topics, left, out)
 		if err != nil {
 			return nil, fmt.Errorf("framework: read the committed offsets of group %s: %w", group, err)
+		}
+		if pending != nil {
+			pending(unstable)
 		}
 		if len(unstable) == 0 {
 			return out, nil
@@ -125,6 +129,7 @@ type bound uint8
 const (
 	logStart  bound = iota
 	stableEnd       // the last stable offset: all that read-committed readers can see
+	logEnd          // the high watermark, behind open transactions
 )
 
 // listOffset returns an end of each partition.
@@ -142,8 +147,11 @@ func listOffset(ctx context.Context, adm *kadm.Client, which bound, parts []topi
 		}
 	}
 	list := adm.ListStartOffsets
-	if which == stableEnd {
+	switch which {
+	case stableEnd:
 		list = adm.ListCommittedOffsets
+	case logEnd:
+		list = adm.ListEndOffsets
 	}
 	listed, err := list(ctx, names...)
 	if err != nil {

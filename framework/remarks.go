@@ -28,9 +28,11 @@ const (
 // goroutine.
 type remarks struct {
 	looked   time.Time
-	joining  bool                // said, since the worker is joining
-	waits    map[string]*waiting // by operator
-	panicked map[string]bool     // operators whose panic has been logged with its stack
+	joining  bool                 // said, since the worker is joining
+	waits    map[string]*waiting  // by operator
+	panicked map[string]bool      // operators whose panic has been logged with its stack
+	hangs    map[string]time.Time // when each warning of an open transaction was last said
+	inputs   time.Time            // when inputs were last looked at
 }
 
 // waiting is an operator that does not know the time yet.
@@ -52,6 +54,7 @@ func (w *worker) remark(now time.Time) {
 		w.log.Info("waiting for the group", "group", w.app.set.AppID, "since", w.since)
 	}
 	w.remarkWindows(now)
+	w.remarkHangs(now)
 }
 
 // remarkWindows warns of windows that cannot close because a partition that feeds them has had no record yet.

@@ -69,6 +69,8 @@ type progress struct {
 	attempt int
 	err     error
 	stores  []StoreProgress
+	// positions and logs are what it waits for.
+	positions, logs []hang
 }
 
 func newProgress(specs []state.Spec) *progress { return &progress{specs: specs, since: time.Now()} }
@@ -77,12 +79,14 @@ func (p *progress) begin(attempt int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.attempt, p.stores = attempt, nil
+	p.positions, p.logs = nil, nil
 }
 
 func (p *progress) fail(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.err = err
+	p.positions, p.logs = nil, nil
 }
 
 func (p *progress) report(r restore.Progress) {
@@ -91,6 +95,12 @@ func (p *progress) report(r restore.Progress) {
 	s := StoreProgress{
 		Store: p.specs[r.Store].Name, Topic: r.Topic, Partition: r.Partition,
 		Offset: r.Offset, End: r.End, Records: r.Records, Waiting: r.Waiting,
+	}
+	tp := topicPartition{r.Topic, r.Partition}
+	if r.Waiting {
+		p.logs = waits(p.logs, tp, r.Offset)
+	} else {
+		p.logs = without(p.logs, tp)
 	}
 	i := slices.IndexFunc(p.stores, func(o StoreProgress) bool { return o.Store == s.Store })
 	if i < 0 {

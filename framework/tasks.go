@@ -285,7 +285,7 @@ func (w *worker) start(t *task, first func(context.Context) error) {
 // but what never changes.
 func (w *worker) make(ctx context.Context, out *built, id engine.TaskID, sub *subLayout, parts []topicPartition, generation int32) error {
 	a := w.app
-	position, err := fetchCommitted(ctx, a.client, a.set.AppID, a.layout.topics, parts)
+	position, err := fetchCommitted(ctx, a.client, a.set.AppID, a.layout.topics, parts, out.build.progress.pend)
 	if err != nil {
 		return err
 	}
@@ -389,7 +389,7 @@ func (w *worker) launch(t *task, b *built) error {
 	for i, in := range t.inputs {
 		got := b.inputs[in.topicPartition]
 		cfg.Sources[in.source] = engine.SourceConfig{Topic: in.topic, Offset: got.offset, Clock: got.commit.Source, ReadTo: got.readTo}
-		in.pushed, in.heard, in.readTo = got.offset, time.Now(), 0
+		in.pushed, in.heard, in.brought, in.readTo = got.offset, time.Now(), time.Now(), 0
 		if t.sub.sub.Sources[in.source].Table {
 			in.readTo = got.readTo
 		}

@@ -183,7 +183,7 @@ func (w *worker) readBack(ctx context.Context, b *batch) (bool, error) {
 		parts[i] = b.offsets[i].topicPartition
 	}
 	w.tally.ReadBacks++
-	got, err := fetchCommitted(ctx, w.app.client, w.app.set.AppID, w.app.layout.topics, parts)
+	got, err := fetchCommitted(ctx, w.app.client, w.app.set.AppID, w.app.layout.topics, parts, nil)
 	if err != nil {
 		return false, err
 	}

@@ -83,11 +83,13 @@ type worker struct {
 	swept     time.Time
 	trimmed   time.Time
 	trimming  atomic.Bool // a goroutine is at it
+	looking   atomic.Bool // a goroutine looks for open transactions
 
 	building sync.WaitGroup
-	mu       sync.Mutex // guards inbox and wakeup
+	mu       sync.Mutex // guards what follows
 	inbox    []*built
 	gaps     []gap
+	hanging  []hang // in inputs
 	wakeup   context.CancelFunc
 	woken    bool
 }
@@ -123,6 +125,7 @@ type input struct {
 	paused    bool
 	readTo    int64     // of a table: streams wait until it has been read up to there
 	heard     time.Time // when the client last delivered something, or somebody looked
+	brought   time.Time // when the client last delivered something
 }
 
 func newWorker(a *App, id int) *worker {
@@ -383,6 +386,7 @@ func (w *worker) distribute(fetches kgo.Fetches) {
 			return
 		}
 		in.heard = time.Now()
+		in.brought = in.heard
 		for _, r := range p.Records {
 			if r.Offset < in.pushed {
 				continue
