@@ -29,7 +29,7 @@ func TestNewReturnsAllMistakesAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := framework.New(framework.Config{
 		AppID: "a b", Instance: "c/d", Topology: counting(t), Workers: -1, CommitInterval: time.Hour, MaxPendingBytes: -5,
-		OnRecordError: 9, Kafka: []kgo.Opt{kgo.TransactionalID("mine"), kgo.ConsumerGroup("g"), kgo.ConsumeTopics("t")},
+		OnRecordError: topology.DeadLetter("no topic"), Kafka: []kgo.Opt{kgo.TransactionalID("mine"), kgo.ConsumerGroup("g"), kgo.ConsumeTopics("t")},
 	})
 	if err == nil {
 		t.Fatal("no error")

@@ -10,20 +10,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/headrace/headrace/internal/engine"
 	"github.com/headrace/headrace/internal/graph"
 	"github.com/headrace/headrace/state"
 	"github.com/headrace/headrace/topology"
-)
-
-// Policy says what becomes of a record that cannot be processed.
-type Policy uint8
-
-const (
-	// Fail ends Run with a *RecordError. It is the default: nothing is left out unless you say so.
-	Fail Policy = iota
-	// Skip takes back what the record did, counts it by reason, logs where it is, and goes on with the next.
-	Skip
 )
 
 // Config is what an App is made of. AppID, Brokers and Topology are enough for a topology without stores; the zero value of every
@@ -95,12 +84,13 @@ type Config struct {
 
 	// OnRecordError is for records that cannot be decoded, have a negative timestamp, on which the topology's own code fails or
 	// panics, or of which an output is made that its topic does not take: too large, a timestamp out of the topic's bounds, no right
-	// to write. Default Fail. For what time has made due, Skip leaves out the one window or punctuation.
-	OnRecordError Policy
-	// OnLostInput is for input that retention has deleted before it was processed, because the app was behind for longer than the
-	// topic keeps records. Default Fail: Run ends, and the error names the topic and the offsets. Skip goes on behind them, logs an
-	// error and counts the offsets in Counters.Lost. Kafka Streams goes on, by auto.offset.reset.
-	OnLostInput Policy
+	// to write. It holds where the topology says nothing itself (OnError of a topic, a stream or a table). Default topology.Fail(): Run
+	// ends with a *RecordError; nothing is left out unless you say so.
+	OnRecordError topology.ErrorPolicy
+	// SkipLostInput is for input that retention has deleted before it was processed, because the app was behind for longer than the
+	// topic keeps records. By default Run ends, and the error names the topic and the offsets. With it, the app goes on behind them,
+	// logs an error and counts the offsets in Counters.Lost. Kafka Streams goes on, by auto.offset.reset.
+	SkipLostInput bool
 	// Logger takes what people should know. Default slog.Default(). Payloads are never logged.
 	Logger *slog.Logger
 	// Kafka are settings of the client that have no field here: TLS, SASL, a dialer. New refuses those that the app must own.
@@ -138,7 +128,7 @@ func (c Config) check() (*settings, error) {
 	var plan *graph.Plan
 	var fingerprint uint64
 	if c.Topology != nil {
-		plan, fingerprint = c.Topology.Plan(), c.Topology.Fingerprint()
+		plan, fingerprint = c.Topology.Plan().WithPolicy(c.OnRecordError.Compiled()), c.Topology.Fingerprint()
 	}
 	return c.checkPlan(plan, fingerprint)
 }
@@ -222,11 +212,8 @@ func (c Config) checkPlan(plan *graph.Plan, fingerprint uint64) (*settings, erro
 		mistake("MinCommitInterval is %v, above CommitInterval, which is %v: give less", c.MinCommitInterval, c.CommitInterval)
 	}
 	c.MinCommitInterval = max(c.MinCommitInterval, time.Duration(c.Workers)*time.Second/commitsPerSecond)
-	if c.OnRecordError > Skip {
-		mistake("OnRecordError is %d: give Fail or Skip", c.OnRecordError)
-	}
-	if c.OnLostInput > Skip {
-		mistake("OnLostInput is %d: give Fail or Skip", c.OnLostInput)
+	if err := c.OnRecordError.Validate(); err != nil {
+		mistake("OnRecordError: dead-letter topic %q: %w", c.OnRecordError.Compiled().Topic, err)
 	}
 	if c.ReplicationFactor < -1 {
 		mistake("ReplicationFactor is %d: give a positive number, or 0 for the broker's default", c.ReplicationFactor)
@@ -258,12 +245,4 @@ func storeNames(plan *graph.Plan) []string {
 		}
 	}
 	return names
-}
-
-// policy is the engine's name for the policy.
-func (s *settings) policy() engine.Policy {
-	if s.OnRecordError == Skip {
-		return engine.Skip
-	}
-	return engine.Fail
 }

@@ -23,7 +23,7 @@ var ErrFenced = errors.New("framework: another process uses this instance; give 
 var errAnotherTopology = errors.New("framework: another topology runs in this group, so that there are no tasks for this one; " +
 	"stop the old version everywhere, or give the new one another Config.AppID")
 
-// RecordError is a record that could not be processed under the policy [Fail]: it cannot be decoded, has a negative timestamp, or
+// RecordError is a record that could not be processed under the policy topology.Fail: it cannot be decoded, has a negative timestamp, or
 // the topology's own code failed or panicked on it. Run returns it.
 //
 // The record's effects have been rolled back and its position is not committed, so it comes first when the app starts again.
@@ -59,9 +59,9 @@ func (e *RecordError) Error() string {
 		operator += " (" + e.Place + ")"
 	}
 	if e.Reason == graph.Refused.String() {
-		return fmt.Sprintf("framework: %s: %s: %v; or set Config.OnRecordError to Skip", at, operator, e.Err)
+		return fmt.Sprintf("framework: %s: %s: %v; or leave it out with topology.Skip or topology.DeadLetter, by OnError of the topic or Config.OnRecordError", at, operator, e.Err)
 	}
-	return fmt.Sprintf("framework: %s cannot be processed at %s: %v; mend the record's writer or the operator, or set Config.OnRecordError to Skip", at, operator, e.Err)
+	return fmt.Sprintf("framework: %s cannot be processed at %s: %v; mend the record's writer or the operator, or leave it out with topology.Skip or topology.DeadLetter, by OnError or Config.OnRecordError", at, operator, e.Err)
 }
 
 // Unwrap returns the cause.

@@ -420,13 +420,13 @@ func TestKafkaRefusesWhatIsStampedAhead(tt *testing.T) {
 		Topics:       map[string]int32{"in": 1, "out": 1},
 		TopicConfigs: map[string]map[string]string{"in": {"message.timestamp.after.max.ms": "9223372036854775807"}},
 	})
-	config := func(policy framework.Policy) framework.Config {
+	config := func(policy topology.ErrorPolicy) framework.Config {
 		b := topology.NewBuilder()
 		topology.From(b, topology.Topic("in", serde.String(), serde.String())).To(topology.Topic("out", serde.String(), serde.String()))
 		return framework.Config{AppID: "ahead", Topology: t.build(b), OnRecordError: policy}
 	}
 	t.Produce(t, &kgo.Record{Topic: "in", Value: []byte("now"), Timestamp: time.Now()})
-	app := t.run(config(framework.Fail))
+	app := t.run(config(topology.Fail()))
 	t.committed("ahead", "in")
 	records := []*kgo.Record{{Topic: "in", Value: []byte("ahead"), Timestamp: time.Now().Add(2 * time.Hour)}}
 	want := []string{"now"}
@@ -438,7 +438,7 @@ func TestKafkaRefusesWhatIsStampedAhead(tt *testing.T) {
 	place := ""
 	for start := range 2 {
 		if start > 0 {
-			app = t.run(config(framework.Fail))
+			app = t.run(config(topology.Fail()))
 		}
 		began := time.Now()
 		select {
@@ -462,7 +462,7 @@ func TestKafkaRefusesWhatIsStampedAhead(tt *testing.T) {
 			place = at
 		}
 	}
-	app = t.run(config(framework.Skip))
+	app = t.run(config(topology.Skip()))
 	t.committed("ahead", "in")
 	if c := app.end(); c.Dropped["refused"] != 1 {
 		t.Errorf("dropped %v, want one refused", c.Dropped)

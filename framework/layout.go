@@ -77,6 +77,11 @@ func checkPlan(plan *graph.Plan, n naming) error {
 			}
 		}
 	}
+	for _, topic := range deadLetterTopics(plan) {
+		if by, is := read[topic]; is {
+			errs = append(errs, fmt.Errorf("framework: dead letters go to topic %s, which is read by %s: they would come in again, and fail again; use another topic", topic, by))
+		}
+	}
 	if len(read) == 0 {
 		errs = append(errs, errors.New("framework: the topology reads no topic: add a source"))
 	}

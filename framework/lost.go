@@ -12,9 +12,9 @@ const lookTimeout = 5 * time.Second
 
 // lost decides on input that retention has deleted before it was processed, from one offset up to another.
 func (a *App) lost(tp topicPartition, from, to int64) error {
-	if a.set.OnLostInput == Fail {
+	if !a.set.SkipLostInput {
 		return fatal("%d offsets of %s[%d], from %d up to %d, were deleted before they were processed: the topic's retention is shorter than the app was behind, "+
-			"and what they would have done is missing for good; give the topic a longer retention.ms, or accept the loss with Config.OnLostInput set to Skip",
+			"and what they would have done is missing for good; give the topic a longer retention.ms, or accept the loss with Config.SkipLostInput",
 			to-from, tp.topic, tp.partition, from, to)
 	}
 	a.log.Error("input was deleted before it was processed: the topic's retention is too short",

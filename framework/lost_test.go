@@ -44,9 +44,9 @@ func TestInputLostBeforeStart(t *testing.T) {
 		from, to := w.lose(20)
 		w.write(100)
 		m = w.start("b", nil)
-		says(t, m.ends(), "20 offsets of in[1]", fmt.Sprintf("from %d up to %d", from, to), "retention.ms", "Config.OnLostInput")
+		says(t, m.ends(), "20 offsets of in[1]", fmt.Sprintf("from %d up to %d", from, to), "retention.ms", "Config.SkipLostInput")
 
-		m = w.start("c", func(c *framework.Config) { c.OnLostInput = framework.Skip })
+		m = w.start("c", func(c *framework.Config) { c.SkipLostInput = true })
 		w.awaitOutputs()
 		n := m.stop()
 		w.check(true)
@@ -73,7 +73,7 @@ func TestFirstStartOnATrimmedTopic(t *testing.T) {
 
 // The same while the app runs and is behind: nothing is passed over silently.
 func TestInputLostWhileRunning(t *testing.T) {
-	for name, policy := range map[string]framework.Policy{"fail": framework.Fail, "skip": framework.Skip} {
+	for name, skip := range map[string]bool{"fail": false, "skip": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(w *world) {
 				var hold atomic.Bool
@@ -83,7 +83,7 @@ func TestInputLostWhileRunning(t *testing.T) {
 					}
 					return true
 				}}
-				m := w.start("a", func(c *framework.Config) { c.Kafka, c.OnLostInput = w.c.Through(wire), policy })
+				m := w.start("a", func(c *framework.Config) { c.Kafka, c.SkipLostInput = w.c.Through(wire), skip })
 				w.write(100)
 				w.awaitOutputs()
 				m.runs(2 * partitions)
@@ -94,8 +94,8 @@ func TestInputLostWhileRunning(t *testing.T) {
 				w.write(100)
 				// What was there before is gone, too: 25 of the first 100.
 				hold.Store(false)
-				if policy == framework.Fail {
-					says(t, m.ends(), "45 offsets of in[1]", fmt.Sprintf("from %d up to %d", from-25, to), "Config.OnLostInput")
+				if !skip {
+					says(t, m.ends(), "45 offsets of in[1]", fmt.Sprintf("from %d up to %d", from-25, to), "Config.SkipLostInput")
 					return
 				}
 				for n := 100; n < 200; n++ {

@@ -174,7 +174,7 @@ func (w *worker) refuse(ctx context.Context, b *batch) error {
 		w.writer.group = max(w.writer.group/smaller, 1)
 	}
 	switch {
-	case sure >= 0 && w.app.set.OnRecordError == Fail:
+	case sure >= 0 && sinkFails(culprit.task.sub.sub, culprit.sink):
 		return final
 	case w.refusals > maxRefusals, culprit.task.outputs.unmatched > maxUnmatched:
 		final.Err = fmt.Errorf("%w (and it is not made again in the same way, so that it could be left out)", final.Err)

@@ -69,7 +69,7 @@ func TestRefusedOutputsAreSkipped(t *testing.T) {
 		w.write(400)
 		w.writeBad("<ahead-1>", "<ahead-2>", "<ahead-1>")
 		w.write(400)
-		m := w.start("a", func(c *framework.Config) { c.OnRecordError = framework.Skip })
+		m := w.start("a", func(c *framework.Config) { c.OnRecordError = topology.Skip() })
 		w.awaitOutputs()
 		before := m.Snapshot().Counters
 		w.write(100)
@@ -120,14 +120,14 @@ func TestRefusedOutputEndsRun(t *testing.T) {
 
 // What a topic says that it does not take is known before it is produced: no transaction is aborted for it.
 func TestTooLargeForItsTopicIsKnown(t *testing.T) {
-	for name, policy := range map[string]framework.Policy{"skip": framework.Skip, "fail": framework.Fail} {
+	for name, policy := range map[string]topology.ErrorPolicy{"skip": topology.Skip(), "fail": topology.Fail()} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(w *world) {
 				w.set("out", "max.message.bytes", "600")
 				w.write(800) // of which a transaction has more than 600 bytes for a partition
 				w.writeBad(strings.Repeat("x", 700))
 				m := w.start("a", func(c *framework.Config) { c.OnRecordError = policy })
-				if policy == framework.Fail {
+				if policy == topology.Fail() {
 					err := m.ends()
 					var rec *framework.RecordError
 					if !errors.As(err, &rec) || rec.Reason != "refused" || rec.Topic != "words-by-word-repartition" {
@@ -172,7 +172,7 @@ func TestTopicTakesLessThanAtStart(t *testing.T) {
 				if !readable {
 					w.c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DescribeConfigs}, Err: kerr.TopicAuthorizationFailed, Count: -1})
 				}
-				m := w.start("a", func(c *framework.Config) { c.OnRecordError = framework.Skip })
+				m := w.start("a", func(c *framework.Config) { c.OnRecordError = topology.Skip() })
 				m.runs(2 * partitions)
 				w.write(100)
 				w.awaitOutputs()
@@ -214,7 +214,7 @@ func TestNoRightToWriteATopic(t *testing.T) {
 		}
 		says(t, err, "topic out", "TOPIC_AUTHORIZATION_FAILED", "grant")
 
-		m = w.start("b", func(c *framework.Config) { c.OnRecordError = framework.Skip })
+		m = w.start("b", func(c *framework.Config) { c.OnRecordError = topology.Skip() })
 		w.write(100)
 		w.await("all to be skipped", func() bool { return m.Snapshot().Counters.Dropped["refused"] == 200 })
 		w.write(100)
@@ -250,7 +250,7 @@ func TestRefusedOutputThatIsNeverTheSame(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := w.start("a", func(c *framework.Config) { c.Topology, c.OnRecordError, c.State = top, framework.Skip, nil })
+		m := w.start("a", func(c *framework.Config) { c.Topology, c.OnRecordError, c.State = top, topology.Skip(), nil })
 		err = m.ends()
 		var rec *framework.RecordError
 		if !errors.As(err, &rec) || rec.Topic != "" || rec.Reason != "refused" {

@@ -172,13 +172,13 @@ func TestARenamedStoreIsToldOf(t *testing.T) {
 	})
 }
 
-// A panic is logged with its stack, once for an operator, however many records it skips.
+// A panic is logged with its stack, once for an operator, however many records it skips; and where the first one is.
 func TestAPanicIsLoggedOnce(t *testing.T) {
 	bubble(t, func(w *world) {
 		j := newJournal()
 		m := w.start("a", j.into(func(c *framework.Config) {
 			c.Topology = poison(t, func() { panic("no such word") })
-			c.OnRecordError = framework.Skip
+			c.OnRecordError = topology.Skip()
 		}))
 		for range 3 {
 			w.c.Produce(t, &kgo.Record{Topic: "in", Partition: 2, Key: []byte("k"), Value: []byte("poison")})
@@ -197,8 +197,12 @@ func TestAPanicIsLoggedOnce(t *testing.T) {
 				t.Errorf("%s is %q, want %q", attr, got[0].attrs[attr], want)
 			}
 		}
-		if got := j.with("record skipped"); len(got) != 3 {
-			t.Errorf("%d records are said to be skipped, want 3", len(got))
+		if got := j.with("record skipped"); len(got) != 1 || got[0].attrs["offset"] != "0" {
+			t.Errorf("said %v, want the first record that is skipped, and not again within 10 s", got)
+		}
+		want := []framework.Drops{{Operator: "KSTREAM-PEEK-0000000001", Reason: "failed", Outcome: framework.Dropped, Records: 3}}
+		if diff := cmp.Diff(want, m.Snapshot().Drops); diff != "" {
+			t.Errorf("drops (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -104,8 +104,8 @@ func timeWarnings(set map[string]string) []timeWarning {
 		}
 		out = append(out, timeWarning{key + "=" + set[key], fmt.Sprintf(consequence, d)})
 	}
-	warn(timestampBefore, "records with an event time %s ago are refused, and meet Config.OnRecordError")
-	warn(timestampAfter, "records with an event time %s ahead are refused, and meet Config.OnRecordError")
+	warn(timestampBefore, "records with an event time %s ago are refused, and meet the error policy")
+	warn(timestampAfter, "records with an event time %s ahead are refused, and meet the error policy")
 	if strings.Contains(set[cleanupPolicy], "delete") {
 		warn(retentionTime, "records with an event time %s ago are deleted as soon as they are written")
 	}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/internal/engine"
-	"github.com/headrace/headrace/internal/graph"
 )
 
 // WorkerState is what a worker is doing.
@@ -42,6 +41,9 @@ type Snapshot struct {
 	Expected map[int]int
 	// Counters are the sums over the life of the app.
 	Counters Counters
+	// Drops has the records that went no further by operator and reason, over the life of the app, in the order of the topology. What
+	// Counters says of them are the sums.
+	Drops []Drops
 }
 
 // WorkerStatus is where one worker stands.
@@ -153,21 +155,22 @@ type Counters struct {
 	// Sessions is how many clients the workers have made.
 	Sessions int64
 	// Dropped is how many records went no further, by reason: null-key, null-value, late-dropped, undecodable, bad-timestamp, failed
-	// (the topology's own code, under Skip), refused (an output that its topic does not take, under Skip), and no-match (JoinTable
-	// found no entry for the key). A record that is late for several windows, or that several operators drop, counts as often.
-	// Sidelined records are not among them.
+	// (the topology's own code, under topology.Skip), refused (an output that its topic does not take, under topology.Skip), and no-match
+	// (JoinTable found no entry for the key). A record that is late for several windows, or that several operators drop, counts as often.
+	// Sidelined records and dead letters are not among them.
 	Dropped map[string]int64
-	// Lost is how many offsets of inputs retention had deleted before they were processed, under Config.OnLostInput Skip. Those that
+	// Lost is how many offsets of inputs retention had deleted before they were processed, under Config.SkipLostInput. Those that
 	// are found again, since nothing was committed in between, count again.
 	Lost int64
-	// Sidelined is how many late records were written to a sideline topic.
-	Sidelined int64
+	// Sidelined is how many late records were written to a sideline topic, and DeadLetters how many to a dead-letter topic.
+	Sidelined   int64
+	DeadLetters int64
 }
 
 // tally are counters of one worker. It belongs to the worker's goroutine.
 type tally struct {
 	Counters
-	reasons [graph.NumReasons]int64
+	drops drops
 }
 
 // workerSnapshot is what a worker publishes. It is immutable.
@@ -176,7 +179,7 @@ type workerSnapshot struct {
 	tasks     []TaskStatus
 	restoring []RestoreStatus
 	counters  Counters
-	reasons   [graph.NumReasons]int64
+	drops     drops
 }
 
 // Snapshot returns where the app stands. It is safe for concurrent use, takes no lock that a worker needs, and may be some tens of
@@ -189,7 +192,7 @@ func (a *App) Snapshot() Snapshot {
 			s.Expected[lay.subs[i].sub.ID] = int(lay.subs[i].tasks)
 		}
 	}
-	var reasons [graph.NumReasons]int64
+	var all drops
 	for i := range a.states {
 		ws := a.states[i].Load()
 		if ws == nil {
@@ -200,9 +203,7 @@ func (a *App) Snapshot() Snapshot {
 		s.Tasks = append(s.Tasks, ws.tasks...)
 		s.Restoring = append(s.Restoring, ws.restoring...)
 		s.Counters.add(&ws.counters)
-		for r, n := range ws.reasons {
-			reasons[r] += n
-		}
+		all = all.sum(ws.drops)
 	}
 	slices.SortFunc(s.Tasks, func(x, y TaskStatus) int {
 		return compareTasks(engine.TaskID{SubTopology: x.SubTopology, Partition: x.Partition}, engine.TaskID{SubTopology: y.SubTopology, Partition: y.Partition})
@@ -212,12 +213,17 @@ func (a *App) Snapshot() Snapshot {
 	})
 	s.Counters.StatesDamaged, s.Counters.OffsetsTrimmed = a.damaged.Load(), a.trimmed.Load()
 	s.Counters.Dropped = make(map[string]int64)
-	for r, n := range reasons {
-		switch reason := graph.Reason(r); {
-		case reason == graph.LateSidelined:
-			s.Counters.Sidelined = n
-		case n > 0:
-			s.Counters.Dropped[reason.String()] = n
+	if lay := a.published.Load(); lay != nil {
+		s.Drops = all.list(lay)
+	}
+	for _, d := range s.Drops {
+		switch d.Outcome {
+		case Sidelined:
+			s.Counters.Sidelined += d.Records
+		case DeadLettered:
+			s.Counters.DeadLetters += d.Records
+		case Dropped:
+			s.Counters.Dropped[d.Reason] += d.Records
 		}
 	}
 	return s

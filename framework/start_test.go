@@ -220,7 +220,7 @@ func TestRecordThatFailsIsSkipped(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.start("a", func(c *framework.Config) {
 			c.Topology = poison(t, func() { panic("no such word") })
-			c.OnRecordError = framework.Skip
+			c.OnRecordError = topology.Skip()
 		})
 		w.write(100)
 		w.c.Produce(t, &kgo.Record{Topic: "in", Partition: 2, Key: []byte("k"), Value: []byte("poison")})

@@ -11,7 +11,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/headrace/headrace/internal/engine"
-	"github.com/headrace/headrace/internal/graph"
 	"github.com/headrace/headrace/internal/restore"
 	"github.com/headrace/headrace/internal/wire"
 	"github.com/headrace/headrace/state"
@@ -379,7 +378,7 @@ func (w *worker) launch(t *task, b *built) error {
 	cfg := engine.Config{
 		ID: t.id, Sub: t.sub.sub, Txn: overlay(t.id, backend, t.sub.sub.Stores),
 		Sources: make([]engine.SourceConfig, len(t.sub.sources)),
-		Policy:  w.app.set.policy(), Skipped: w.skipped, Now: time.Now().UnixMilli(),
+		LeftOut: w.leftOut, Now: time.Now().UnixMilli(),
 		Limits: w.limits(t), Refused: t.outputs.refused,
 	}
 	for i, topic := range t.sub.sources {
@@ -432,15 +431,6 @@ func (w *worker) launch(t *task, b *built) error {
 	w.idle = false
 	w.log.Info("task runs", "task", t.id, "restored", b.restored)
 	return nil
-}
-
-func (w *worker) skipped(e *engine.RecordError) {
-	if t := w.tasks[e.Task]; t != nil && e.Topic == "" && e.Reason == graph.Refused {
-		t.outputs.unmatched = 0
-	}
-	w.logPanic(e)
-	w.log.Warn("record skipped", "task", e.Task, "topic", e.Topic, "partition", e.Partition, "offset", e.Offset,
-		"operator", e.Node, "place", e.At, "reason", e.Reason.String(), "err", e.Err)
 }
 
 // position tells the client what to deliver next of a task's partitions. Client and queue always join without a gap: what the

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/headrace/headrace/internal/graph"
 )
 
 // pending says whether there is anything to commit.
@@ -246,9 +244,7 @@ func (w *worker) apply(b *batch, verdicts map[topicPartition]verdict) {
 		st := t.run.Status()
 		t.passed(st)
 		w.tally.Records += st.Records - t.counted.Records
-		for r := range graph.NumReasons {
-			w.tally.reasons[r] += st.Counts[r] - t.counted.Counts[r]
-		}
+		w.tally.drops.add(w.app.layout, st, t.counted)
 		t.counted = st
 	}
 }

@@ -132,7 +132,7 @@ func newWorker(a *App, id int) *worker {
 	w := &worker{
 		app: a, id: id, log: a.log.With("worker", id),
 		tasks: make(map[engine.TaskID]*task), routes: make(map[topicPartition]*input),
-		writer: writer{layout: a.layout},
+		writer: writer{layout: a.layout}, tally: tally{drops: newDrops(a.layout)},
 	}
 	w.setState(Starting)
 	w.publish(time.Now())
@@ -553,7 +553,7 @@ func (w *worker) publish(now time.Time) {
 	}
 	ws := &workerSnapshot{
 		status:   WorkerStatus{ID: w.id, State: w.state, Since: w.since, Tasks: len(w.tasks), Err: w.lastErr},
-		counters: w.tally.Counters, reasons: w.tally.reasons,
+		counters: w.tally.Counters, drops: w.tally.drops.clone(),
 	}
 	for _, id := range w.ids() {
 		if b := w.tasks[id].build; b != nil {
@@ -564,9 +564,7 @@ func (w *worker) publish(now time.Time) {
 		st := t.run.Status()
 		ws.tasks = append(ws.tasks, taskStatus(w.id, st))
 		ws.counters.Records += st.Records - t.counted.Records
-		for r := range st.Counts {
-			ws.reasons[r] += st.Counts[r] - t.counted.Counts[r]
-		}
+		ws.drops.add(w.app.layout, st, t.counted)
 	}
 	w.app.states[w.id].Store(ws)
 }

@@ -102,7 +102,7 @@ func TestAFailedRecordLeavesNoTrace(tt *testing.T) {
 			topology.Count(all.GroupByKey(), "before")                                         // a branch before it
 			topology.Count(topology.Windowed(all.GroupByKey(), tumbling10, dropLate), "drops") // counts late ones
 			topology.Process(all, "clumsy", func() *clumsy { return &clumsy{fail: failing} }, seen).To(outStrings)
-		}, topologytest.SkipErrors())
+		}, topologytest.OnError(topology.Skip()))
 		sc.in("a:ok@100", "a:ok0@0", "a:ok1@0")
 		sc.in("a:" + how + "@5") // late for drops
 		sc.counts(map[string]int64{"failed": 1})
@@ -133,7 +133,7 @@ func TestAFailedPunctuationLeavesNoTrace(tt *testing.T) {
 	for _, how := range []string{"panic", "error"} {
 		sc := run(tt, outStrings, func(b *topology.Builder) {
 			topology.Process(topology.From(b, s), "clumsy", func() *clumsy { return &clumsy{fail: failing, punct: true} }, seen).To(outStrings)
-		}, topologytest.SkipErrors(), topologytest.StartAt(at(0)))
+		}, topologytest.OnError(topology.Skip()), topologytest.StartAt(at(0)))
 		sc.in("a:ok@1", "fire1:ok0@0", "fire1:ok1@0")
 		sc.in("a:" + how + "@15")
 		sc.counts(map[string]int64{"failed": 1})
@@ -165,7 +165,7 @@ func TestAFailedWindowIsGivenUp(tt *testing.T) {
 			}
 			return failing(r.Value)
 		}).To(outStrings)
-	}, topologytest.SkipErrors())
+	}, topologytest.OnError(topology.Skip()))
 	for _, r := range []string{"a:panic@1", "b:ok@2", "c:error@3"} {
 		sc.in(r)
 	}
@@ -253,7 +253,7 @@ func TestUndecodable(tt *testing.T) {
 	sc := run(tt, outCounts, func(b *topology.Builder) {
 		w := topology.Windowed(topology.From(b, numbers).GroupByKey(), tumbling10, dropLate)
 		topology.Map(topology.Count(w, "count").Stream(), func(k window.Key[string], n int64) (string, int64) { return k.Key, n }).To(outCounts)
-	}, topologytest.SkipErrors())
+	}, topologytest.OnError(topology.Skip()))
 	in := topologytest.Input(sc.d, numbers)
 	in.Pipe(at(1), "a", 1)
 	in.PipeRaw(0, at(1000), []byte("a"), []byte("what?"))
@@ -274,7 +274,7 @@ func TestASwallowedErrorFailsTheRecord(tt *testing.T) {
 		topology.FlatMap(st, func(r topology.Record[string, string], emit func(string, string) error) error {
 			return errors.Join(emit(r.Key, r.Value), failing(r.Value))
 		}).To(outStrings)
-	}, topologytest.SkipErrors())
+	}, topologytest.OnError(topology.Skip()))
 	sc.in("a:ok@1", "a:first@1", "a:ok@1")
 	sc.in("a:error@2")
 	sc.counts(map[string]int64{"failed": 1})

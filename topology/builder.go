@@ -43,6 +43,9 @@ type meta struct {
 	down   []*meta
 	up     []*meta
 
+	onError graph.Policy
+	erredAt string // where that was said
+
 	sub   int // set by Build
 	local int // index in SubTopology.Nodes, set by Build
 }
@@ -242,6 +245,11 @@ func (b *Builder) loops() {
 			b.errs = append(b.errs, fmt.Errorf("%s: topic %s is written here, and read at %s: what is written would come in again; use another topic, or Repartition to go on behind a topic of the application's own", s.at, s.sink.Topic, read))
 		}
 	}
+	for _, m := range b.nodes {
+		if read, ok := b.topics[m.onError.Topic]; ok && m.onError.Action == graph.DeadLetter {
+			b.errs = append(b.errs, fmt.Errorf("%s: dead letters go to topic %s, which is read at %s: they would come in again, and fail again; use another topic", m.erredAt, m.onError.Topic, read))
+		}
+	}
 }
 
 // split finds the parts that only topics connect: operators joined by an edge or by a store belong to one sub-topology. They are
@@ -312,7 +320,7 @@ func (b *Builder) compile(id int, nodes []*meta) *graph.SubTopology {
 		}
 	}
 	for _, m := range nodes {
-		n := graph.Node{Name: m.name, At: m.at, Kind: m.kind, Topic: m.topic}
+		n := graph.Node{Name: m.name, At: m.at, Kind: m.kind, Topic: m.topic, OnError: m.onError}
 		for _, s := range m.stores {
 			n.Stores = append(n.Stores, s.spec.Name)
 		}
@@ -327,6 +335,7 @@ func (b *Builder) compile(id int, nodes []*meta) *graph.SubTopology {
 			}
 		}
 	}
+	sub.AddDeadLetterSinks()
 	size := len(b.nodes)
 	sub.New = func(rt graph.Runtime) (*graph.Instance, error) {
 		if len(b.nodes) != size {

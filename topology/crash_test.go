@@ -86,7 +86,7 @@ func journey(tt *testing.T, seed uint64, crashing bool) (lines []string, crashes
 	tt.Helper()
 	b := topology.NewBuilder()
 	everything(b)
-	d := topologytest.New(tt, topologytest.Build(tt, b.Build), topologytest.Partitions(3), topologytest.Manual(), topologytest.SkipErrors())
+	d := topologytest.New(tt, topologytest.Build(tt, b.Build), topologytest.Partitions(3), topologytest.Manual(), topologytest.OnError(topology.Skip()))
 	stream, table := topologytest.Input(d, s), topologytest.Input(d, t)
 	out := topologytest.Output(d, outStrings)
 	late := topologytest.Output(d, topology.Topic("late", str, str))

@@ -15,6 +15,7 @@ func (s Stream[K, V]) To(t TopicOf[K, V]) {
 	t.check(s.n.b)
 	m := s.n.b.node(graph.SinkNode, "KSTREAM-SINK-", s.n.m)
 	def := s.n.b.sink(m, graph.Sink{Topic: t.name})
+	s.n.b.onError(m, t.onError)
 	s.n.edges = append(s.n.edges, func(in *instance) (consumer[K, V], error) {
 		return consumer[K, V]{push: writer(in, def, t.key, t.value), advance: func(int64) {}}, nil
 	})

@@ -36,7 +36,7 @@ func TestTableUnderSkipSurvivesACrash(t *testing.T) {
 			}
 		}).
 		To(changes)
-	d := topologytest.New(t, topologytest.Build(t, b.Build), topologytest.SkipErrors())
+	d := topologytest.New(t, topologytest.Build(t, b.Build), topologytest.OnError(topology.Skip()))
 	in := topologytest.Input(d, prices)
 	at := time.UnixMilli(1)
 	for _, r := range [][2]string{

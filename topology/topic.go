@@ -74,6 +74,7 @@ type TopicOf[K, V any] struct {
 	watermarks window.Watermarks
 	keepNulls  bool
 	noTime     string // where EventTime was given nil
+	onError    ErrorPolicy
 }
 
 // Topic names a topic and says how its keys and values are encoded.
@@ -108,6 +109,13 @@ func (t TopicOf[K, V]) Watermarks(w window.Watermarks) TopicOf[K, V] {
 // matters where the topic is read as a stream.
 func (t TopicOf[K, V]) KeepNulls() TopicOf[K, V] {
 	t.keepNulls = true
+	return t
+}
+
+// OnError says what becomes of a record of the topic that cannot be decoded or has no possible time, where the topic is read, and of a
+// record for the topic that it does not take, where it is written. The default is what the application says.
+func (t TopicOf[K, V]) OnError(p ErrorPolicy) TopicOf[K, V] {
+	t.onError = p
 	return t
 }
 

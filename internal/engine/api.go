@@ -17,16 +17,6 @@ type TaskID struct {
 // String returns the id as Kafka Streams writes it.
 func (id TaskID) String() string { return fmt.Sprintf("%d_%d", id.SubTopology, id.Partition) }
 
-// Policy says what becomes of a record that cannot be processed.
-type Policy uint8
-
-const (
-	// Fail makes Step return a *RecordError. It is the default.
-	Fail Policy = iota
-	// Skip leaves the record out: its writes and outputs are taken back and it is counted.
-	Skip
-)
-
 // Config is what a task is made of.
 type Config struct {
 	ID  TaskID
@@ -37,14 +27,12 @@ type Config struct {
 	Sources []SourceConfig
 	// Operators are the committed clocks of the operators.
 	Operators []wire.OperatorClock
-	// Policy is for undecodable records, negative timestamps, and errors and panics in user code.
-	Policy Policy
 	// Limits, if any, has what each sink of Sub does not take, and Refused the outputs that brokers did not take before, each with
-	// the error: a unit that makes one fails, with the reason Refused, under the Policy.
+	// the error: a unit that makes one fails, with the reason Refused, under the policy of the sink's node.
 	Limits  []SinkLimit
 	Refused map[OutputID]error
-	// Skipped, if set, is told of each record that the policy skips.
-	Skipped func(*RecordError)
+	// LeftOut, if set, is told of each record that a policy leaves out, and whether it is a dead letter.
+	LeftOut func(err *RecordError, deadLetter bool)
 	// Now is the wall time when the task is made, in Unix milliseconds.
 	Now int64
 }
@@ -131,10 +119,24 @@ type Status struct {
 	Sources []SourceStatus
 	// Operators have event time of their own, upstream before downstream.
 	Operators []OperatorStatus
-	// Counts has the records that went no further, by reason.
-	Counts [graph.NumReasons]int64
+	// Counts has the records that went no further, by node and reason.
+	Counts []Counts
 	// Records is the number of records processed.
 	Records int64
+}
+
+// Counts are the records that went no further at one node, by reason.
+type Counts [graph.NumReasons]int64
+
+// Total sums what all nodes counted.
+func (s *Status) Total() Counts {
+	var sum Counts
+	for i := range s.Counts {
+		for r, n := range s.Counts[i] {
+			sum[r] += n
+		}
+	}
+	return sum
 }
 
 // SourceStatus is the state of one input partition.
@@ -168,5 +170,7 @@ type OperatorStatus struct {
 //	Committed(positions []*state.Position) error   the transaction of the last Cut has committed: apply the overlay
 //	Status() Status
 //	Waiting() []Wait                         windowed operators that cannot know the time yet, and why
+//
+// What fails is left to the policy of the node that failed: graph.Node.OnError.
 //
 // After an error from Step, or an abort, a task is thrown away: nothing of it may be used again but ID and Status.

@@ -42,8 +42,16 @@ func (r *refusal) Unwrap() error { return r.cause }
 // Emit adds an output. One that is known to be refused fails the unit that makes it.
 func (r runtime) Emit(o graph.Output) {
 	t := r.t
+	t.emit(o, int32(len(t.outs)-t.unitAt))
+}
+
+// deadLetterN is the number of a dead letter among the outputs of a record. It is none of those that the record makes otherwise: one
+// of them may be why it is a dead letter.
+const deadLetterN = -1
+
+func (t *Task) emit(o graph.Output, n int32) {
 	from := t.from
-	from.n = int32(len(t.outs) - t.unitAt)
+	from.n = n
 	t.outs = append(t.outs, o)
 	t.origins = append(t.origins, from)
 	if t.picky && t.refusal == nil {
@@ -104,7 +112,10 @@ func (t *Task) OutputID(i int) OutputID {
 // Refused returns the error for the ith output of the last Cut, as Step would return it had the refusal been known.
 func (t *Task) Refused(i int, cause error) *RecordError {
 	e := &RecordError{Task: t.cfg.ID, Reason: graph.Refused, Err: cause}
-	e.Node, e.At = t.node(t.nodeNamed(t.cfg.Sub.Sinks[t.outs[i].Sink].Node))
+	e.Node = t.cfg.Sub.Sinks[t.outs[i].Sink].Node
+	if node := t.nodeNamed(e.Node); node >= 0 {
+		_, e.At = t.node(node)
+	}
 	if from := t.origins[i]; from.source >= 0 {
 		e.Topic, e.Partition, e.Offset = t.sources[from.source].cfg.Topic, t.cfg.ID.Partition, from.offset
 	}

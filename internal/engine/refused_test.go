@@ -81,7 +81,7 @@ func (u *unit) find(t *testing.T, cut engine.Cut, what string) engine.OutputID {
 func TestRefusedOutputIsSkippedWithItsRecord(t *testing.T) {
 	t.Parallel()
 	r := splitting(t)
-	r.policy = engine.Skip
+	r.policy.Action = graph.Skip
 	u := r.tasks[0]
 	if err := u.crash(); err != nil { // for the policy to be taken
 		t.Fatal(err)
@@ -103,9 +103,8 @@ func TestRefusedOutputIsSkippedWithItsRecord(t *testing.T) {
 	if diff := cmp.Diff(want, u.written(cut)); diff != "" {
 		t.Errorf("outputs (-want +got):\n%s", diff)
 	}
-	st := u.task.Status()
-	if st.Counts[graph.Refused] != 1 || st.Counts[graph.Failed] != 0 {
-		t.Errorf("counted %v, want one refused", st.Counts)
+	if n := total(u.task); n[graph.Refused] != 1 || n[graph.Failed] != 0 {
+		t.Errorf("counted %v, want one refused", n)
 	}
 	if len(r.journal) != 1 || !strings.Contains(r.journal[0], "in[0]@0") || !strings.Contains(r.journal[0], errRefused.Error()) {
 		t.Errorf("told %q, want in[0]@0 and the cause", r.journal)
@@ -119,7 +118,7 @@ func TestRefusedOutputIsSkippedWithItsRecord(t *testing.T) {
 func TestRefusedResultIsSkippedAlone(t *testing.T) {
 	t.Parallel()
 	r := splitting(t)
-	r.policy = engine.Skip
+	r.policy.Action = graph.Skip
 	u := r.tasks[0]
 	if err := u.crash(); err != nil {
 		t.Fatal(err)
@@ -183,5 +182,42 @@ func TestLimitsOfASink(t *testing.T) {
 		if want := int64(len(r.partitions("in")[0]) - 1); rec.Offset != want || rec.Topic != "in" || rec.Reason != graph.Refused || !strings.Contains(rec.Node, "SINK") {
 			t.Errorf("%s: the error is of %+v, want in[0]@%d at a sink", name, rec, want)
 		}
+	}
+}
+
+// A record of which an output is refused becomes a dead letter, though the dead letter is the first output that the record makes now,
+// as the refused one was before. If the dead letter is refused, too, nothing hides that.
+func TestRefusedOutputBecomesADeadLetter(t *testing.T) {
+	t.Parallel()
+	r := splitting(t)
+	r.policy = graph.Policy{Action: graph.DeadLetter, Topic: "dead"}
+	u := r.tasks[0]
+	r.in(1, "a", "xyz")
+	r.in(2, "b", "pq")
+	if err := u.crash(); err != nil { // for the policy to be taken
+		t.Fatal(err)
+	}
+	u.mustStep(t, 100)
+	r.refuse[u.find(t, u.task.Cut(), "a=x")] = errRefused
+	if err := u.crash(); err != nil {
+		t.Fatal(err)
+	}
+	u.mustStep(t, 100)
+	cut := u.task.Cut()
+	if len(cut.Outputs) != 3 || string(cut.Outputs[0].Value) != "xyz" || string(cut.Outputs[1].Value) != "p" {
+		t.Fatalf("outputs %v, want the dead letter xyz, p and q", cut.Outputs)
+	}
+	if n := total(u.task); n[graph.Refused] != 1 {
+		t.Errorf("counted %v, want one refused", n)
+	}
+	r.refuse[u.task.OutputID(0)] = errors.New("nor this")
+	if err := u.crash(); err != nil {
+		t.Fatal(err)
+	}
+	u.poll(100)
+	_, err := u.task.Step(0, 100)
+	var rec *engine.RecordError
+	if !errors.As(err, &rec) || rec.Offset != 0 || !errors.Is(err, errRefused) || !strings.Contains(err.Error(), "dead letter cannot be written: nor this") {
+		t.Errorf("Step returned %v, want that of record 0, with both causes", err)
 	}
 }

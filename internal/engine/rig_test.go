@@ -18,7 +18,7 @@ type rig struct {
 	plan   *graph.Plan
 	parts  int
 	absent map[string]int // topics that have fewer partitions than parts
-	policy engine.Policy
+	policy graph.Policy
 	limits []engine.SinkLimit
 	refuse map[engine.OutputID]error
 	logs   map[string][][]graph.Raw
@@ -82,9 +82,9 @@ func (u *unit) build() error {
 	}
 	var err error
 	u.task, err = engine.New(engine.Config{
-		ID: u.id, Sub: u.sub, Txn: state.NewTxn(u.backend, u.sub.Stores), Sources: u.sources, Operators: u.clocks,
-		Policy: u.r.policy, Now: u.now, Limits: u.r.limits, Refused: u.r.refuse,
-		Skipped: func(e *engine.RecordError) { u.r.say("skipped %s: %v", e.Reason, e) },
+		ID: u.id, Sub: (&graph.Plan{SubTopologies: []*graph.SubTopology{u.sub}}).WithPolicy(u.r.policy).SubTopologies[0], Txn: state.NewTxn(u.backend, u.sub.Stores), Sources: u.sources, Operators: u.clocks,
+		Now: u.now, Limits: u.r.limits, Refused: u.r.refuse,
+		LeftOut: func(e *engine.RecordError, _ bool) { u.r.say("skipped %s: %v", e.Reason, e) },
 	})
 	return err
 }
@@ -213,4 +213,9 @@ func (f *flaky) Apply(m iter.Seq[state.Mutation], p []*state.Position) error {
 		return errDisk
 	}
 	return f.Backend.Apply(m, p)
+}
+
+func total(t *engine.Task) engine.Counts {
+	st := t.Status()
+	return st.Total()
 }

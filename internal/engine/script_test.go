@@ -151,7 +151,7 @@ func (s *script) start(t *testing.T, name string, a args) {
 	}
 	s.r = newRig(top, max(1, a.num("parts")))
 	if a["policy"] == "skip" {
-		s.r.policy = engine.Skip
+		s.r.policy.Action = graph.Skip
 	}
 	if topic, n, ok := strings.Cut(a["absent"], ":"); ok {
 		s.r.absent[topic], _ = strconv.Atoi(n)
@@ -306,7 +306,7 @@ func (s *script) status(u *unit) {
 		s.printf("%s: W %s, due %t", o.Name, mark(o.Watermark), o.Due)
 	}
 	s.printf("records %d", st.Records)
-	for i, n := range st.Counts {
+	for i, n := range st.Total() {
 		if n > 0 {
 			s.printf("%s %d", graph.Reason(i), n)
 		}

@@ -14,7 +14,7 @@ import (
 // then markers and watermark reports at the head of a queue, then the record with the smallest event time among the heads (the
 // first source on a tie). Records of streams wait until every table has been read to its end as of the task's making.
 //
-// Under Fail the error is a *RecordError; any other error is one of the task's stores. After an error the task is of no use.
+// Under the policy Fail the error is a *RecordError; any other error is one of the task's stores. After an error the task is of no use.
 func (t *Task) Step(now int64, budget int) (Progress, error) {
 	if reportEarly {
 		budget = min(budget, 16) // so that commits fall between records that are queued
@@ -119,22 +119,22 @@ func (t *Task) lift(s *source) (did bool, err error) {
 	}
 	s.time, err = t.head(s)
 	if err == nil && s.time < 0 && s.time != graph.NoTime {
-		return true, t.refuse(s, graph.BadTimestamp, fmt.Errorf("event time %d ms is before 1970", s.time))
+		return true, t.reject(s, graph.BadTimestamp, fmt.Errorf("event time %d ms is before 1970", s.time))
 	}
 	if err != nil {
-		return true, t.refuse(s, graph.Undecodable, err)
+		return true, t.reject(s, graph.Undecodable, err)
 	}
 	s.decoded = true
 	return false, nil
 }
 
-// refuse applies the policy to a record that never reached an operator: it moves no watermark.
-func (t *Task) refuse(s *source, reason graph.Reason, cause error) error {
-	err := t.recordError(s, t.sourceNode(s), reason, cause)
-	if t.cfg.Policy == Fail {
+// reject applies the source's policy to a record that never reached an operator: it moves no watermark.
+func (t *Task) reject(s *source, reason graph.Reason, cause error) error {
+	node := t.sourceNode(s)
+	t.begin(s.index, s.head.Offset)
+	if err := t.leaveOut(t.recordError(s, node, reason, cause), node, &s.head); err != nil {
 		return err
 	}
-	t.skip(err)
 	if err := t.keep(s, true); err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (t *Task) refuse(s *source, reason graph.Reason, cause error) error {
 	return nil
 }
 
-// keep gives a skipped record the effect that it has in any case, if its source knows one.
+// keep gives a record that is left out the effect that it has in any case, if its source knows one.
 func (t *Task) keep(s *source, bad bool) error {
 	k, ok := s.entry.(graph.Keeper)
 	if !ok {
@@ -152,13 +152,6 @@ func (t *Task) keep(s *source, bad bool) error {
 		t.storeErr = fmt.Errorf("engine: task %s: keep what table topic %s has: %w", t.cfg.ID, s.cfg.Topic, err)
 	}
 	return t.storeErr
-}
-
-func (t *Task) skip(err *RecordError) {
-	t.counts[err.Reason]++
-	if t.cfg.Skipped != nil {
-		t.cfg.Skipped(err)
-	}
 }
 
 // process runs the decoded head, then lets it move the watermark: late is judged by the watermark before the record.
@@ -176,15 +169,14 @@ func (t *Task) process(s *source) error {
 		if t.storeErr != nil {
 			return t.storeErr
 		}
-		rerr := t.recordError(s, node, reason, err)
-		if t.cfg.Policy == Fail {
-			return rerr
+		if err := t.leaveOut(t.recordError(s, node, reason, err), node, &s.head); err != nil {
+			return err
 		}
-		t.skip(rerr)
 		if err := t.keep(s, false); err != nil {
 			return err
 		}
 	}
+	t.count()
 	t.records++
 	t.survive()
 	s.next = s.head.Offset + 1
@@ -211,6 +203,7 @@ func (t *Task) fire(c graph.Clock) error {
 	t.begin(-1, int64(c.Node()))
 	node, reason, err := t.outcome(t.runDue(c))
 	if err == nil && t.storeErr == nil {
+		t.count()
 		return t.fired(c, false)
 	}
 	t.rollback(save)
@@ -219,10 +212,9 @@ func (t *Task) fire(c graph.Clock) error {
 	}
 	rerr := &RecordError{Task: t.cfg.ID, Reason: reason, Err: err, Stack: Stack(err)}
 	rerr.Node, rerr.At = t.node(node)
-	if t.cfg.Policy == Fail {
-		return rerr
+	if err := t.leaveOut(rerr, node, nil); err != nil {
+		return err
 	}
-	t.skip(rerr)
 	return t.fired(c, true)
 }
 
@@ -242,13 +234,13 @@ func (t *Task) fired(c graph.Clock, failed bool) error {
 type savepoint struct {
 	outs      int
 	chunk, at int
-	counts    [graph.NumReasons]int64
 }
 
 func (t *Task) save() savepoint {
 	t.txn.Savepoint()
+	t.counted = t.counted[:0]
 	chunk, at := t.arena.Mark()
-	return savepoint{outs: len(t.outs), chunk: chunk, at: at, counts: t.counts}
+	return savepoint{outs: len(t.outs), chunk: chunk, at: at}
 }
 
 func (t *Task) rollback(s savepoint) {
@@ -256,7 +248,15 @@ func (t *Task) rollback(s savepoint) {
 	clear(t.outs[s.outs:])
 	t.outs, t.origins = t.outs[:s.outs], t.origins[:s.outs]
 	t.arena.Rewind(s.chunk, s.at)
-	t.counts = s.counts
+	t.counted = t.counted[:0]
+}
+
+// count takes in what the unit counted, now that it stays.
+func (t *Task) count() {
+	for _, c := range t.counted {
+		t.counts[c.node][c.reason]++
+	}
+	t.counted = t.counted[:0]
 }
 
 // head, run and runDue are where user code runs: a panic in it becomes an error here.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"unsafe"
 
 	"github.com/headrace/headrace/internal/graph"
@@ -44,7 +45,14 @@ type Task struct {
 
 	lent    int // bytes of inputs that the outputs refer to, of sidelined records
 	records int64
-	counts  [graph.NumReasons]int64
+	counts  []Counts // by node
+	counted []counted
+}
+
+// counted is one record more of a reason, in the unit in process.
+type counted struct {
+	node   int
+	reason graph.Reason
 }
 
 // report is the watermark that a repartition sink has for its readers.
@@ -59,6 +67,7 @@ func New(cfg Config) (*Task, error) {
 	}
 	t := &Task{cfg: cfg, txn: cfg.Txn, now: cfg.Now, building: true, lookDue: true}
 	t.records = survived(cfg.ID)
+	t.counts = make([]Counts, len(cfg.Sub.Nodes))
 	t.picky = len(cfg.Limits) > 0 || len(cfg.Refused) > 0
 	t.reports = make([]report, len(cfg.Sub.Sinks))
 	for i := range t.reports {
@@ -208,7 +217,7 @@ func (t *Task) Committed(positions []*state.Position) error {
 
 // Status returns where the task stands.
 func (t *Task) Status() Status {
-	st := Status{Task: t.cfg.ID, Counts: t.counts, Records: t.records}
+	st := Status{Task: t.cfg.ID, Counts: slices.Clone(t.counts), Records: t.records}
 	for i := range t.sources {
 		s := &t.sources[i]
 		if s.cfg.Absent {
@@ -247,14 +256,17 @@ func (r runtime) OpenStore(name string, kind state.Kind) (state.Store, error) {
 	return nil, fmt.Errorf("engine: open store %s: %w; name it where the operator is added", name, errUndeclared)
 }
 
-func (r runtime) Partition() int32                 { return r.t.cfg.ID.Partition }
-func (r runtime) Arena() *graph.Arena              { return &r.t.arena }
-func (r runtime) Report(sink int, w int64)         { r.t.reports[sink].w = max(r.t.reports[sink].w, w) }
-func (r runtime) At() *int                         { return &r.t.at }
-func (r runtime) Record() *graph.Raw               { return r.t.record }
-func (r runtime) SetTime(ms int64)                 { r.t.time = ms }
-func (r runtime) Count(_ int, reason graph.Reason) { r.t.counts[reason]++ }
-func (r runtime) Now() int64                       { return r.t.now }
+func (r runtime) Partition() int32         { return r.t.cfg.ID.Partition }
+func (r runtime) Arena() *graph.Arena      { return &r.t.arena }
+func (r runtime) Report(sink int, w int64) { r.t.reports[sink].w = max(r.t.reports[sink].w, w) }
+func (r runtime) At() *int                 { return &r.t.at }
+func (r runtime) Record() *graph.Raw       { return r.t.record }
+func (r runtime) SetTime(ms int64)         { r.t.time = ms }
+func (r runtime) Now() int64               { return r.t.now }
+
+func (r runtime) Count(node int, reason graph.Reason) {
+	r.t.counted = append(r.t.counted, counted{node, reason})
+}
 
 // taskStore remembers the failure of a store, whatever the code that met it made of the error.
 type taskStore struct {

@@ -255,7 +255,7 @@ func TestSkippedRecordsLeaveNoBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newRig(top, 1)
-	r.policy = engine.Skip
+	r.policy.Action = graph.Skip
 	if err := r.start(); err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func TestSkippedRecordsLeaveNoBytes(t *testing.T) {
 	if got := after.TotalAlloc - before.TotalAlloc; got > n*size/4 {
 		t.Errorf("%d bytes allocated for %d skipped outputs of %d", got, n, size)
 	}
-	if got := task.Status().Counts[graph.Failed]; got != n {
+	if got := total(task)[graph.Failed]; got != n {
 		t.Errorf("%d records skipped", got)
 	}
 }

@@ -94,6 +94,8 @@ type Sink struct {
 	Repartition bool
 	// Partitions is the number of partitions that the user asked for a repartition topic, 0 to follow its readers and writers.
 	Partitions int32
+	// DeadLetters says that the engine writes here what policies leave out. No node does.
+	DeadLetters bool
 }
 
 // NodeKind says how Describe prints a node.
@@ -115,6 +117,8 @@ type Node struct {
 	Topic  string
 	Stores []string
 	To     []int // indexes of the nodes that it feeds
+	// OnError is for what fails here.
+	OnError Policy
 }
 
 // Instance is a sub-topology made for one task.
@@ -187,7 +191,7 @@ type Runtime interface {
 	Record() *Raw
 	// SetTime sets what Store.Time returns.
 	SetTime(ms int64)
-	// Count adds one to a counter of dropped or sidelined records.
+	// Count adds one to a node's counter of dropped or sidelined records.
 	Count(node int, reason Reason)
 	// Now is the wall time of the step, in Unix milliseconds.
 	Now() int64

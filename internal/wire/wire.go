@@ -87,6 +87,14 @@ const (
 	HeaderOriginOffset    = "x-origin-offset"
 	HeaderEventTime       = "x-event-time"
 
+	// Those of a dead letter are those of Kafka Streams, KIP-1034.
+	HeaderErrorException = "__streams.errors.exception"
+	HeaderErrorMessage   = "__streams.errors.message"
+	HeaderErrorStack     = "__streams.errors.stacktrace"
+	HeaderErrorTopic     = "__streams.errors.topic"
+	HeaderErrorPartition = "__streams.errors.partition"
+	HeaderErrorOffset    = "__streams.errors.offset"
+
 	// ReasonWindowClosed is the value of HeaderLateReason for a record whose window had closed.
 	ReasonWindowClosed = "window-closed"
 )

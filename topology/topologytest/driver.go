@@ -19,7 +19,6 @@ type Driver struct {
 	trying int
 	plan   *graph.Plan
 	manual bool
-	policy engine.Policy
 	now    int64
 
 	topics map[topicName]*topicLog
@@ -38,7 +37,7 @@ type options struct {
 	partitions map[string]int
 	all        int
 	manual     bool
-	policy     engine.Policy
+	policy     topology.ErrorPolicy
 	start      time.Time
 }
 
@@ -53,9 +52,8 @@ func TopicPartitions(topic string, n int) Option {
 // Manual makes Pipe and Advance process nothing: the test calls Step, Run, Commit and Crash.
 func Manual() Option { return func(o *options) { o.manual = true } }
 
-// SkipErrors leaves out records that cannot be processed, and counts them, as the policy Skip of an application does. The default
-// is that they fail the test.
-func SkipErrors() Option { return func(o *options) { o.policy = engine.Skip } }
+// OnError is what the application says of records that cannot be processed. The default is that they fail the test.
+func OnError(p topology.ErrorPolicy) Option { return func(o *options) { o.policy = p } }
 
 // StartAt is the wall time at the start. The default is 2020-01-01 00:00 UTC.
 func StartAt(t time.Time) Option { return func(o *options) { o.start = t } }
@@ -96,7 +94,7 @@ func Open(top *topology.Topology, opts ...Option) (*Driver, error) {
 	if top == nil {
 		return nil, errors.New("topologytest: the topology is nil; did Build fail?")
 	}
-	d := &Driver{plan: top.Plan(), manual: o.manual, policy: o.policy, now: o.start.UnixMilli(), topics: map[topicName]*topicLog{}}
+	d := &Driver{plan: top.Plan().WithPolicy(o.policy.Compiled()), manual: o.manual, now: o.start.UnixMilli(), topics: map[topicName]*topicLog{}}
 	if err := d.layout(o); err != nil {
 		return nil, err
 	}
@@ -194,7 +192,8 @@ func (d *Driver) End() {
 func (d *Driver) Counts() map[string]int64 {
 	all := d.counts
 	for _, t := range d.tasks {
-		for i, n := range t.Status().Counts {
+		st := t.Status()
+		for i, n := range st.Total() {
 			all[i] += n
 		}
 	}

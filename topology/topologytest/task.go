@@ -60,7 +60,7 @@ func (d *Driver) makeTask(provider state.Provider, s *sub, partition int32) (*ta
 		return nil, fmt.Errorf("topologytest: restore task %s: %w", id, err)
 	}
 	t := &task{sub: s, backend: backend, txn: state.NewTxn(backend, s.plan.Stores)}
-	cfg := engine.Config{ID: id, Sub: s.plan, Txn: t.txn, Policy: d.policy, Now: d.now}
+	cfg := engine.Config{ID: id, Sub: s.plan, Txn: t.txn, Now: d.now}
 	first := true
 	for i := range s.plan.Sources {
 		src := engine.SourceConfig{Topic: s.sources[i].name.Name}
@@ -217,7 +217,8 @@ func (d *Driver) commit() bool {
 		if err := t.Committed(positions); err != nil {
 			d.fail(fmt.Errorf("topologytest: %w", err))
 		}
-		t.counted = t.Status().Counts
+		st := t.Status()
+		t.counted = st.Total()
 	}
 	return true
 }

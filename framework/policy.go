@@ -1,0 +1,161 @@
+package framework
+
+import (
+	"slices"
+	"time"
+
+	"github.com/headrace/headrace/internal/engine"
+	"github.com/headrace/headrace/internal/graph"
+)
+
+// deadLetterTopics are the topics that dead letters go to.
+func deadLetterTopics(plan *graph.Plan) []string {
+	var topics []string
+	for _, sub := range plan.SubTopologies {
+		for i := range sub.Sinks {
+			if s := &sub.Sinks[i]; s.DeadLetters && !slices.Contains(topics, s.Topic) {
+				topics = append(topics, s.Topic)
+			}
+		}
+	}
+	return topics
+}
+
+// sinkFails says that a refused output of a sink ends the app. A dead letter that is refused always does: there is nowhere left for
+// the record to go.
+func sinkFails(sub *graph.SubTopology, sink int) bool {
+	s := &sub.Sinks[sink]
+	i := slices.IndexFunc(sub.Nodes, func(n graph.Node) bool { return n.Name == s.Node })
+	if s.DeadLetters || i < 0 {
+		return true
+	}
+	a := sub.Nodes[i].OnError.Action
+	return a != graph.Skip && a != graph.DeadLetter
+}
+
+// leftOut is told of each record that a policy leaves out. Where one is has to be found in the log, but not a thousand times a second:
+// they are counted.
+func (w *worker) leftOut(e *engine.RecordError, deadLetter bool) {
+	if t := w.tasks[e.Task]; t != nil && e.Topic == "" && e.Reason == graph.Refused {
+		t.outputs.unmatched = 0
+	}
+	log, attrs := w.log.Debug, []any{
+		"task", e.Task, "topic", e.Topic, "partition", e.Partition, "offset", e.Offset,
+		"operator", e.Node, "place", e.At, "reason", e.Reason.String(), "err", e.Err,
+	}
+	w.logPanic(e)
+	if ok, unsaid := w.app.quiet.say("left out "+e.Task.String()+e.Node+e.Reason.String(), time.Now()); ok {
+		log = w.log.Warn
+		if unsaid > 0 {
+			attrs = append(attrs, "unsaid", unsaid)
+		}
+	}
+	if deadLetter {
+		log("record goes to the dead letters", attrs...)
+		return
+	}
+	log("record skipped", attrs...)
+}
+
+// drops are the records that went no further, by sub-topology and node.
+type drops [][]engine.Counts
+
+func newDrops(l *layout) drops {
+	d := make(drops, len(l.subs))
+	for i := range l.subs {
+		d[i] = make([]engine.Counts, len(l.subs[i].sub.Nodes))
+	}
+	return d
+}
+
+func (d drops) clone() drops {
+	out := make(drops, len(d))
+	for i := range d {
+		out[i] = slices.Clone(d[i])
+	}
+	return out
+}
+
+// sum adds what another worker has.
+func (d drops) sum(o drops) drops {
+	if d == nil {
+		return o.clone()
+	}
+	for i := range o {
+		for node := range o[i] {
+			for r, n := range o[i][node] {
+				d[i][node][r] += n
+			}
+		}
+	}
+	return d
+}
+
+// add takes in what a task has counted more than before.
+func (d drops) add(l *layout, now, before engine.Status) {
+	sub := slices.IndexFunc(l.subs, func(s subLayout) bool { return s.sub.ID == now.Task.SubTopology })
+	for node := range now.Counts {
+		for r, n := range now.Counts[node] {
+			if before.Counts != nil {
+				n -= before.Counts[node][r]
+			}
+			d[sub][node][r] += n
+		}
+	}
+}
+
+// Outcome is what became of a record that went no further.
+type Outcome string
+
+// The outcomes.
+const (
+	// Dropped: it was left out.
+	Dropped Outcome = "dropped"
+	// Sidelined: it was too late, and written to the sideline topic.
+	Sidelined Outcome = "sidelined"
+	// DeadLettered: it could not be processed, and was written to the dead-letter topic.
+	DeadLettered Outcome = "dead-lettered"
+)
+
+// Drops is how many records went no further at one operator for one reason.
+type Drops struct {
+	SubTopology int
+	// Operator is the node, as in the topology's description.
+	Operator string
+	// Reason is one of those of Counters.Dropped, or late-sidelined.
+	Reason  string
+	Outcome Outcome
+	Records int64
+}
+
+// list returns what is not zero.
+func (d drops) list(l *layout) []Drops {
+	var out []Drops
+	for i := range d {
+		for node := range d[i] {
+			for r, n := range d[i][node] {
+				if n == 0 {
+					continue
+				}
+				at := &l.subs[i].sub.Nodes[node]
+				out = append(out, Drops{
+					SubTopology: l.subs[i].sub.ID, Operator: at.Name, Reason: graph.Reason(r).String(),
+					Outcome: outcome(at, graph.Reason(r)), Records: n,
+				})
+			}
+		}
+	}
+	return out
+}
+
+func outcome(at *graph.Node, r graph.Reason) Outcome {
+	switch r {
+	case graph.LateSidelined:
+		return Sidelined
+	case graph.Undecodable, graph.BadTimestamp, graph.Failed, graph.Refused:
+		if at.OnError.Action == graph.DeadLetter {
+			return DeadLettered
+		}
+	}
+	return Dropped
+}
