@@ -47,6 +47,10 @@ test-kafka: ## integration tests on a real Apache Kafka; exits 2 without Java 17
 eos: ## exactly-once on a real Apache Kafka under kills; PLAN=short, RECORDS=200000, SEED=0; exits 2 without Java 17 and Maven
 	scripts/eos.sh
 
+.PHONY: product
+product: ## the reference app on a real Apache Kafka: feed, two processes, one killed, verify; exits 2 without Java 17 and Maven
+	scripts/product.sh
+
 .PHONY: mutants
 mutants: ## plant ten bugs in the library and see that the checkers of exactly-once find each
 	scripts/mutants.sh

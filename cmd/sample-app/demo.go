@@ -1,16 +1,15 @@
 package main
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
-	"encoding/csv"
-	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -34,6 +33,79 @@ const (
 
 // errStuck is an app that does not get where the feed is. What it did get to is checked all the same.
 var errStuck = errors.New("the app did not get there")
+
+// demoOptions are the flags of demo.
+type demoOptions struct {
+	records, partitions, workers int
+	rate                         int // records a second, 0 is no limit
+	waits                        bool
+	state                        string
+	stateDir                     string // "" is a fresh one, removed at the end
+	keepRunning                  bool
+	verbose                      bool
+}
+
+func parseDemo(args []string, stderr io.Writer) (demoOptions, error) {
+	var o demoOptions
+	var rate string
+	fs := flag.NewFlagSet("sample-app demo", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.IntVar(&o.records, "records", 20_000, "how many flights to feed; beyond 20,000 the file repeats, 90 days later each time")
+	fs.IntVar(&o.partitions, "partitions", 4, "partitions of the topics")
+	fs.IntVar(&o.workers, "workers", 2, "workers of the app: group members with a transactional producer each")
+	fs.StringVar(&o.state, "state", "memory", "where the app keeps its stores: memory, or pebble, which is on disk")
+	fs.StringVar(&o.stateDir, "state-dir", "", "directory of --state pebble; without it a fresh one, which is removed at the end")
+	fs.StringVar(&rate, "rate", "", `flights a second; "max" also leaves out the waits for the app, and then lateness is not checked`)
+	fs.BoolVar(&o.keepRunning, "keep-running", false, "leave broker and app running after the check, until interrupted")
+	fs.BoolVar(&o.verbose, "v", false, "show the app's log")
+	if err := fs.Parse(args); err != nil {
+		return o, err
+	}
+	if fs.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	}
+	o.waits = !strings.EqualFold(rate, "max")
+	if o.waits && rate != "" {
+		n, err := strconv.Atoi(rate)
+		if err != nil || n < 1 {
+			return o, fmt.Errorf("--rate %q: give a number of flights a second, or max", rate)
+		}
+		o.rate = n
+	}
+	switch {
+	case o.records < 1:
+		return o, fmt.Errorf("--records %d: give at least 1", o.records)
+	case o.partitions < 1:
+		return o, fmt.Errorf("--partitions %d: give at least 1", o.partitions)
+	case o.workers < 1:
+		return o, fmt.Errorf("--workers %d: give at least 1", o.workers)
+	case o.state != "memory" && o.state != "pebble":
+		return o, fmt.Errorf("--state %q: give memory or pebble", o.state)
+	case o.stateDir != "" && o.state != "pebble":
+		return o, fmt.Errorf("--state-dir %q: --state %s keeps nothing on disk", o.stateDir, o.state)
+	}
+	return o, nil
+}
+
+// demoCommand reads the flags and runs the demo.
+func demoCommand(ctx context.Context, p process) int {
+	opts, err := parseDemo(p.args, p.stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return exitOK
+	}
+	if err != nil {
+		fmt.Fprintf(p.stderr, "sample-app demo: %v\n", err)
+		return exitUsage
+	}
+	ok, err := demo(ctx, opts, p.stdout, p.stderr)
+	if err != nil {
+		fmt.Fprintf(p.stderr, "sample-app demo: %v\n", err)
+	}
+	if err != nil || !ok {
+		return exitFail
+	}
+	return exitOK
+}
 
 // demo runs feeder, broker, app and checker in one process. It says whether what came out is right; an error says that it could
 // not find out.
@@ -62,7 +134,13 @@ func demo(ctx context.Context, o demoOptions, stdout, stderr io.Writer) (ok bool
 	if err != nil {
 		return false, err
 	}
-	if err := loadAirports(ctx, broker.Addrs()); err != nil {
+	client, err := kgo.NewClient(kgo.SeedBrokers(broker.Addrs()...))
+	if err != nil {
+		return false, err
+	}
+	err = loadAirports(ctx, client)
+	client.Close()
+	if err != nil {
 		return false, err
 	}
 
@@ -196,7 +274,7 @@ func (r *runner) feedAll(ctx context.Context, brokers []string) error {
 	opts := feedOptions{
 		Rate:     r.opts.rate,
 		Halfway:  r.checker.Half,
-		Progress: func(sent, _ int) { r.view.sent(sent, r.app.Snapshot()) },
+		Progress: func(sent, _ int) { r.view.sent(sent, whereApp(r.app.Snapshot())) },
 	}
 	if r.opts.waits {
 		opts.Wait = func(ctx context.Context, end int64) error {
@@ -226,35 +304,6 @@ func (r *runner) until(ctx context.Context, limit time.Duration, reached func(wi
 			return context.Cause(ctx)
 		case <-tick.C:
 		}
-	}
-	return nil
-}
-
-// loadAirports writes the table that the flights are joined with.
-func loadAirports(ctx context.Context, brokers []string) error {
-	zr, err := gzip.NewReader(bytes.NewReader(data.Airports))
-	if err != nil {
-		return fmt.Errorf("airports: %w", err)
-	}
-	rows, err := csv.NewReader(zr).ReadAll()
-	if err != nil {
-		return fmt.Errorf("airports: %w", err)
-	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.DefaultProduceTopic(airportsTopic))
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	var records []*kgo.Record
-	for _, row := range rows[1:] {
-		value, err := json.Marshal(Airport{IATA: row[0], Name: row[1], City: row[2], State: row[3]})
-		if err != nil {
-			return err
-		}
-		records = append(records, &kgo.Record{Key: []byte(row[0]), Value: value})
-	}
-	if err := client.ProduceSync(ctx, records...).FirstErr(); err != nil {
-		return fmt.Errorf("airports: cannot load the table: %w", err)
 	}
 	return nil
 }

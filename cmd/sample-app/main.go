@@ -1,124 +1,102 @@
 // Command sample-app is the reference app: it follows real flights through event-time windows.
 //
 //	sample-app demo     runs everything in one process, on an embedded broker, and checks the result
+//	sample-app run      runs the app against a cluster, as one of as many processes as you like
+//	sample-app feed     makes the topics and feeds the flights
+//	sample-app verify   waits for the last window and checks what the app wrote
+//	sample-app broker   runs a Kafka for development
+//
+// Each tells its flags, the settings and the exit codes with -h.
 package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"strconv"
-	"strings"
 	"syscall"
 )
 
-// Exit codes.
-const (
-	exitOK    = 0
-	exitFail  = 1 // it did not work, or what came out is not right
-	exitUsage = 2
-)
-
-const usage = `sample-app follows real flights through event-time windows.
-
-usage: sample-app demo [flags]
-
-  demo   start an embedded broker, feed the flights, run the app exactly-once, and check what came out
-
-Run "sample-app demo -h" for the flags.
-`
-
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
+// process is what a command gets from outside.
+type process struct {
+	args, environ  []string
+	stdout, stderr io.Writer
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	if len(args) == 0 {
-		fmt.Fprint(stderr, usage)
+// A command of the program. run returns the exit code, soon after ctx is done.
+type command struct {
+	name, about string
+	settings    commands // the part of the settings that are its flags
+	run         func(ctx context.Context, p process) int
+}
+
+func all() []command {
+	return []command{
+		{"demo", "start an embedded broker, feed the flights, run the app exactly-once, and check what came out", 0, demoCommand},
+		{"run", "run the app against a cluster, until SIGTERM or SIGINT", inRun, runCommand},
+		{"feed", "make the topics that are missing in a cluster and feed the flights into it", inFeed, feedCommand},
+		{"verify", "wait until all windows are out and check them against a batch computation", inVerify, verifyCommand},
+		{"broker", "run a broker for development: a real Apache Kafka, without a container", 0, brokerCommand},
+		{"settings", "write all settings of run, feed and verify as a table", 0, settingsCommand},
+	}
+}
+
+func usage(out io.Writer) {
+	fmt.Fprint(out, "sample-app follows real flights through event-time windows.\n\nusage: sample-app COMMAND [flags]\n\n")
+	for _, c := range all() {
+		fmt.Fprintf(out, "  %-9s %s\n", c.name, c.about)
+	}
+	fmt.Fprint(out, "\nRun \"sample-app COMMAND -h\" for the flags.\n\n"+exitCodeHelp)
+}
+
+func main() {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	p := process{os.Args[1:], os.Environ(), os.Stdout, os.Stderr}
+	os.Exit(untilSignal(signals, os.Stderr, func(ctx context.Context) int { return dispatch(ctx, p) }))
+}
+
+func dispatch(ctx context.Context, p process) int {
+	if len(p.args) == 0 {
+		usage(p.stderr)
 		return exitUsage
 	}
-	switch args[0] {
-	case "demo":
-		opts, err := parseDemo(args[1:], stderr)
-		if errors.Is(err, flag.ErrHelp) {
-			return exitOK
+	name := p.args[0]
+	var names []string
+	for _, c := range all() {
+		if c.name == name {
+			p.args = p.args[1:]
+			return c.run(ctx, p)
 		}
-		if err != nil {
-			fmt.Fprintf(stderr, "sample-app demo: %v\n", err)
-			return exitUsage
-		}
-		ok, err := demo(ctx, opts, stdout, stderr)
-		if err != nil {
-			fmt.Fprintf(stderr, "sample-app demo: %v\n", err)
-		}
-		if err != nil || !ok {
-			return exitFail
-		}
-		return exitOK
-	case "help", "-h", "--help":
-		fmt.Fprint(stdout, usage)
+		names = append(names, c.name)
+	}
+	if name == "help" || name == "-h" || name == "--help" {
+		usage(p.stdout)
 		return exitOK
 	}
-	fmt.Fprintf(stderr, "sample-app: unknown command %q\n\n%s", args[0], usage)
+	fmt.Fprintf(p.stderr, "sample-app: unknown command %q%s\n\n", name, hint(name, names, nil))
+	usage(p.stderr)
 	return exitUsage
 }
 
-// demoOptions are the flags of demo.
-type demoOptions struct {
-	records, partitions, workers int
-	rate                         int // records a second, 0 is no limit
-	waits                        bool
-	state                        string
-	stateDir                     string // "" is a fresh one, removed at the end
-	keepRunning                  bool
-	verbose                      bool
-}
-
-func parseDemo(args []string, stderr io.Writer) (demoOptions, error) {
-	var o demoOptions
-	var rate string
-	fs := flag.NewFlagSet("sample-app demo", flag.ContinueOnError)
-	fs.SetOutput(stderr)
-	fs.IntVar(&o.records, "records", 20_000, "how many flights to feed; beyond 20,000 the file repeats, 90 days later each time")
-	fs.IntVar(&o.partitions, "partitions", 4, "partitions of the topics")
-	fs.IntVar(&o.workers, "workers", 2, "workers of the app: group members with a transactional producer each")
-	fs.StringVar(&o.state, "state", "memory", "where the app keeps its stores: memory, or pebble, which is on disk")
-	fs.StringVar(&o.stateDir, "state-dir", "", "directory of --state pebble; without it a fresh one, which is removed at the end")
-	fs.StringVar(&rate, "rate", "", `flights a second; "max" also leaves out the waits for the app, and then lateness is not checked`)
-	fs.BoolVar(&o.keepRunning, "keep-running", false, "leave broker and app running after the check, until interrupted")
-	fs.BoolVar(&o.verbose, "v", false, "show the app's log")
-	if err := fs.Parse(args); err != nil {
-		return o, err
+// untilSignal runs f and returns its code. The first signal ends f's context; the second does not wait for f.
+func untilSignal(signals <-chan os.Signal, stderr io.Writer, f func(ctx context.Context) int) int {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	code := make(chan int, 1)
+	go func() { code <- f(ctx) }()
+	select {
+	case c := <-code:
+		return c
+	case <-signals:
+		cancel()
 	}
-	if fs.NArg() > 0 {
-		return o, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	select {
+	case c := <-code:
+		return c
+	case s := <-signals:
+		fmt.Fprintf(stderr, "sample-app: ended at once by a second signal (%v): what was not committed is processed again\n", s)
+		return exitForced
 	}
-	o.waits = !strings.EqualFold(rate, "max")
-	if o.waits && rate != "" {
-		n, err := strconv.Atoi(rate)
-		if err != nil || n < 1 {
-			return o, fmt.Errorf("--rate %q: give a number of flights a second, or max", rate)
-		}
-		o.rate = n
-	}
-	switch {
-	case o.records < 1:
-		return o, fmt.Errorf("--records %d: give at least 1", o.records)
-	case o.partitions < 1:
-		return o, fmt.Errorf("--partitions %d: give at least 1", o.partitions)
-	case o.workers < 1:
-		return o, fmt.Errorf("--workers %d: give at least 1", o.workers)
-	case o.state != "memory" && o.state != "pebble":
-		return o, fmt.Errorf("--state %q: give memory or pebble", o.state)
-	case o.stateDir != "" && o.state != "pebble":
-		return o, fmt.Errorf("--state-dir %q: --state %s keeps nothing on disk", o.stateDir, o.state)
-	}
-	return o, nil
 }

@@ -51,20 +51,31 @@ func newView(out io.Writer, total int) *view {
 	return v
 }
 
-// sent shows that so many records are out, and where the app is.
-func (v *view) sent(n int, s framework.Snapshot) {
-	day := "starting"
-	if w := windowsOf(s, 0); len(s.Tasks) > 0 && w.watermark > 0 && w.watermark < 1<<62 {
-		day = time.UnixMilli(w.watermark).UTC().Format("2 Jan 2006 15:04")
-	}
+// sent shows that so many records are out, and what there is to say besides.
+func (v *view) sent(n int, said remark) {
 	if v.bar != nil {
-		v.tracker.UpdateMessage(fmt.Sprintf("app at %s, %d late", day, s.Counters.Sidelined))
+		v.tracker.UpdateMessage(said.short)
 		v.tracker.SetValue(int64(n))
 		return
 	}
 	if now := time.Now(); now.Sub(v.last) >= lineInterval || n == v.total {
 		v.last = now
-		fmt.Fprintf(v.out, "fed %d of %d records; app at %s, %d late, %d commits\n", n, v.total, day, s.Counters.Sidelined, s.Counters.Commits)
+		fmt.Fprintf(v.out, "fed %d of %d records%s\n", n, v.total, said.long)
+	}
+}
+
+// A remark goes with the progress: short beside the bar, long at the end of the line.
+type remark struct{ short, long string }
+
+// whereApp tells where the app is in event time.
+func whereApp(s framework.Snapshot) remark {
+	day := "starting"
+	if w := windowsOf(s, 0); len(s.Tasks) > 0 && w.watermark > 0 && w.watermark < 1<<62 {
+		day = time.UnixMilli(w.watermark).UTC().Format("2 Jan 2006 15:04")
+	}
+	return remark{
+		short: fmt.Sprintf("app at %s, %d late", day, s.Counters.Sidelined),
+		long:  fmt.Sprintf("; app at %s, %d late, %d commits", day, s.Counters.Sidelined, s.Counters.Commits),
 	}
 }
 

@@ -3,6 +3,7 @@ package verify
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -26,13 +27,13 @@ const patience = 30 * time.Second
 // transaction, or in aborted records before one: markers are kept here, so that the last offset is always seen. And an empty partition
 // would be silence for ever: therefore a second client asks every partition for offset 1, which is out of range exactly if
 // there are no offsets 0 and 1. A partition with one entry is silent there, but speaks to the first client.
-func readCommitted(ctx context.Context, brokers []string, topic string, wait bool, each func(*kgo.Record)) error {
-	reader, err := newReader(brokers, topic, kgo.NewOffset().AtStart())
+func readCommitted(ctx context.Context, reach []kgo.Opt, topic string, wait bool, each func(*kgo.Record)) error {
+	reader, err := newReader(reach, topic, kgo.NewOffset().AtStart())
 	if err != nil {
 		return err
 	}
 	defer reader.Close()
-	probe, err := newReader(brokers, topic, kgo.NewOffset().At(1), kgo.FetchMaxPartitionBytes(1))
+	probe, err := newReader(reach, topic, kgo.NewOffset().At(1), kgo.FetchMaxPartitionBytes(1))
 	if err != nil {
 		return err
 	}
@@ -99,16 +100,15 @@ func readCommitted(ctx context.Context, brokers []string, topic string, wait boo
 	}
 }
 
-func newReader(brokers []string, topic string, from kgo.Offset, more ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append([]kgo.Opt{
-		kgo.SeedBrokers(brokers...),
+func newReader(reach []kgo.Opt, topic string, from kgo.Offset, more ...kgo.Opt) (*kgo.Client, error) {
+	return kgo.NewClient(slices.Concat(reach, []kgo.Opt{
 		kgo.ConsumeTopics(topic),
 		kgo.ConsumeStartOffset(from),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()), // an error, rather than a silent jump
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.KeepControlRecords(),
 		kgo.FetchMaxWait(100 * time.Millisecond),
-	}, more...)...)
+	}, more)...)
 }
 
 func poll(ctx context.Context, c *kgo.Client, to chan<- kgo.Fetches) {

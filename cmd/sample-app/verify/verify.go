@@ -44,6 +44,8 @@ type Options struct {
 	LatenessChecked bool
 	// Delays and Late name the topics of the results and of the late flights; by default airport-delays and flights-late.
 	Delays, Late string
+	// Kafka is what a client needs to reach the brokers besides their addresses: TLS, SASL.
+	Kafka []kgo.Opt
 }
 
 // A Checker checks one run of the app. Its methods must not be called concurrently.
@@ -88,11 +90,15 @@ func New(opts Options) (*Checker, error) {
 	return &Checker{opts: opts, flights: flights, airports: airports, half: -1}, nil
 }
 
+func (c *Checker) reach() []kgo.Opt {
+	return append([]kgo.Opt{kgo.SeedBrokers(c.opts.Brokers...)}, c.opts.Kafka...)
+}
+
 // Half is called when half of the feed has been sent: it counts the windows that are out by then, for Check to judge. It reads the
 // topic of the results read-committed up to its last stable offset of now and returns; the app may go on working meanwhile.
 func (c *Checker) Half(ctx context.Context) error {
 	seen := map[string]struct{}{}
-	err := readCommitted(ctx, c.opts.Brokers, c.opts.Delays, stable, func(r *kgo.Record) {
+	err := readCommitted(ctx, c.reach(), c.opts.Delays, stable, func(r *kgo.Record) {
 		seen[string(r.Key)] = struct{}{}
 	})
 	if err != nil {
@@ -106,11 +112,11 @@ func (c *Checker) Half(ctx context.Context) error {
 // open, and compares. The error says that it could not look; what is wrong with the app is in the Report.
 func (c *Checker) Check(ctx context.Context) (Report, error) {
 	var in outputs
-	err := readCommitted(ctx, c.opts.Brokers, c.opts.Delays, settled, func(r *kgo.Record) {
+	err := readCommitted(ctx, c.reach(), c.opts.Delays, settled, func(r *kgo.Record) {
 		in.results = append(in.results, decodeResult(r))
 	})
 	if err == nil {
-		err = readCommitted(ctx, c.opts.Brokers, c.opts.Late, settled, func(r *kgo.Record) {
+		err = readCommitted(ctx, c.reach(), c.opts.Late, settled, func(r *kgo.Record) {
 			in.late = append(in.late, decodeLate(r))
 		})
 	}
