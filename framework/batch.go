@@ -20,6 +20,7 @@ import (
 // It is kept until it is known what became of the transaction.
 type batch struct {
 	mark    mark
+	at      time.Time
 	tasks   []batchTask
 	offsets []offset
 	records int
@@ -38,6 +39,7 @@ type batchTask struct {
 	offsets     []offset          // of its inputs
 	firstOutput int               // its number among the records of the writer
 	outputs     int
+	reports     []engine.SinkReport // to be written after the commit
 }
 
 // fail keeps the first failure.
@@ -108,6 +110,8 @@ type writer struct {
 	keys   []byte // built for changelog records
 	apart  *isolation
 	group  int // how many suspects may share a batch
+	// reportsLast: watermark reports are written after the commit, since what is written before is not taken back if it fails.
+	reportsLast bool
 }
 
 const recordChunk = 1024
@@ -146,6 +150,7 @@ func (w *writer) write(ctx context.Context, c committer, b *batch, t *task, now 
 	if err := w.outputs(ctx, c, b, t, cut.Outputs, now); err != nil {
 		return err
 	}
+	w.laterReports(&bt, &cut)
 	if err := w.reports(ctx, c, b, t, cut.Reports, now); err != nil {
 		return err
 	}

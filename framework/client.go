@@ -72,10 +72,11 @@ func (s *settings) clientOptions() []kgo.Opt {
 	}, s.Kafka...), kgo.SeedBrokers(s.Brokers...))
 }
 
-// session is one worker's membership, and its transactional producer: they live and die together, since the broker fences a
-// transaction by the membership under which its offsets are committed.
+// session is one worker's membership, and its producer: they live and die together, since the broker fences a transaction by the
+// membership under which its offsets are committed.
 type session struct {
-	*kgo.GroupTransactSession
+	client *kgo.Client
+	txn    *kgo.GroupTransactSession // of client; nil without transactions
 	owns   *ownership
 	cancel context.CancelFunc
 
@@ -86,8 +87,19 @@ type session struct {
 	blocked atomic.Bool
 }
 
-// connect makes the session of a worker: a client that knows its producer id, and so has fenced whoever had the same transactional
-// id before, and made the broker finish what that one left.
+// Client returns the session's client. With transactions, what it could commit or produce is the session's alone.
+func (s *session) Client() *kgo.Client { return s.client }
+
+// PollRecords takes the gate, and up to max records.
+func (s *session) PollRecords(ctx context.Context, max int) kgo.Fetches {
+	return s.client.PollRecords(ctx, max)
+}
+
+// AllowRebalance opens the gate.
+func (s *session) AllowRebalance() { s.client.AllowRebalance() }
+
+// connect makes the session of a worker: a client that knows its producer id, and so, with transactions, has fenced whoever had the
+// same transactional id before, and made the broker finish what that one left.
 func (w *worker) connect(ctx context.Context) (*session, error) {
 	s := &session{}
 	// Not ctx: the session must outlive it to commit and to leave.
@@ -101,7 +113,6 @@ func (w *worker) connect(ctx context.Context) (*session, error) {
 		kgo.WithContext(clientCtx),
 		kgo.WithLogger(clientLogger{w.log, &w.app.quiet}),
 		kgo.ConsumerGroup(w.app.set.AppID),
-		kgo.TransactionalID(w.transactionalID()),
 		kgo.ConsumeTopics(w.app.layout.inputTopics()...),
 		kgo.Balancers(s.owns),
 		kgo.BlockRebalanceOnPoll(),
@@ -110,19 +121,20 @@ func (w *worker) connect(ctx context.Context) (*session, error) {
 			if planted == trustCallbacks {
 				s.owns.revoked(revoked)
 			}
-			if len(revoked) > 0 { // otherwise the session's flag is not set
+			if s.txn != nil && len(revoked) > 0 { // otherwise the session's flag is not set
 				s.rebalanced.Add(1)
 			}
 		}),
 		kgo.OnPartitionsLost(func(context.Context, *kgo.Client, map[string][]int32) {
 			s.owns.lost()
-			s.rebalanced.Add(1)
+			if s.txn != nil {
+				s.rebalanced.Add(1)
+			}
 		}),
 		kgo.OnPartitionsCallbackBlocked(func(context.Context, *kgo.Client) { s.blocked.Store(true) }),
 		kgo.SessionTimeout(w.app.set.SessionTimeout),
 		kgo.HeartbeatInterval(w.app.set.heartbeat()),
 		kgo.RebalanceTimeout(rebalanceTimeout),
-		kgo.TransactionTimeout(w.app.set.TransactionTimeout),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		// Positions must move over the markers of transactions, or a partition that ends with one is never read to its end.
 		kgo.KeepControlRecords(),
@@ -149,20 +161,32 @@ func (w *worker) connect(ctx context.Context) (*session, error) {
 	if w.app.static {
 		opts = append(opts, kgo.InstanceID(w.memberName()))
 	}
-	gts, err := kgo.NewGroupTransactSession(opts...)
-	if err != nil {
+	if err := s.open(opts, w.app.set, w.transactionalID()); err != nil {
 		cancel()
 		return nil, fatal("worker %d: the client refuses its options: %w", w.id, err)
 	}
-	s.GroupTransactSession = gts
-	s.owns.start(func() string { member, _ := gts.Client().GroupMetadata(); return member })
+	s.owns.start(func() string { member, _ := s.client.GroupMetadata(); return member })
 	idCtx, done := context.WithTimeout(ctx, w.app.set.endTimeout())
 	defer done()
-	if _, _, err := gts.Client().ProducerID(idCtx); err != nil {
+	if _, _, err := s.client.ProducerID(idCtx); err != nil {
 		s.close(0)
 		return nil, fmt.Errorf("framework: worker %d: get a producer id for %s: %w", w.id, w.transactionalID(), err)
 	}
 	return s, nil
+}
+
+// open makes the client, with or without transactions. Callbacks may come before it has returned: they wait.
+func (s *session) open(opts []kgo.Opt, set *settings, transactionalID string) (err error) {
+	if set.Guarantee == AtLeastOnce {
+		s.client, err = kgo.NewClient(append(opts, kgo.DisableAutoCommit(), kgo.RequireStableFetchOffsets())...)
+		return err
+	}
+	txn, err := kgo.NewGroupTransactSession(append(opts, kgo.TransactionalID(transactionalID), kgo.TransactionTimeout(set.TransactionTimeout))...)
+	if err != nil {
+		return err
+	}
+	s.txn, s.client = txn, txn.Client()
+	return nil
 }
 
 // openGateAfter opens the gate if the end of a transaction takes that long, and returns what calls it off. While the transaction ends
@@ -196,5 +220,6 @@ func (s *session) close(patience time.Duration) {
 	defer done()
 	_ = s.Client().LeaveGroupContext(ctx) // whether or not it worked, the group will notice
 	s.cancel()
-	s.CloseAllowingRebalance()
+	s.client.CloseAllowingRebalance()
+	s.AllowRebalance() // closing polls once more, and a leave that is under way would wait for that poll's gate for ever
 }

@@ -10,10 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// committer makes what tasks did lasting. A worker uses one from one goroutine, between a poll and AllowRebalance.
-//
-// Exactly-once is the one there is. At-least-once would be another: produce and flush, commit the offsets, always a plain yes or
-// no.
+// committer makes what tasks did lasting. A worker uses one from one goroutine, between a poll and AllowRebalance. There are two:
+// exactlyOnce and atLeastOnce.
 type committer interface {
 	// begin makes ready for produce.
 	begin() error
@@ -70,7 +68,7 @@ type exactlyOnce struct {
 }
 
 func (e *exactlyOnce) begin() error {
-	if err := e.session.Begin(); err != nil {
+	if err := e.session.txn.Begin(); err != nil {
 		return fmt.Errorf("framework: begin a transaction of %s: %w", e.id, err)
 	}
 	e.produced = false
@@ -79,7 +77,7 @@ func (e *exactlyOnce) begin() error {
 
 func (e *exactlyOnce) produce(ctx context.Context, r *kgo.Record, promise func(*kgo.Record, error)) {
 	e.produced = true
-	e.session.Produce(ctx, r, promise)
+	e.session.txn.Produce(ctx, r, promise)
 }
 
 func (e *exactlyOnce) flush(ctx context.Context) error {
@@ -106,7 +104,7 @@ func (e *exactlyOnce) commit(ctx context.Context, offsets []offset) (bool, error
 		given = true
 		return nil
 	})
-	ok, err := e.session.End(ctx, kgo.TryCommit)
+	ok, err := e.session.txn.End(ctx, kgo.TryCommit)
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("framework: commit transaction %d of %s: %w", *e.sequence, e.id, err)
@@ -147,7 +145,7 @@ func (e *exactlyOnce) settled(ctx context.Context) {
 }
 
 func (e *exactlyOnce) abort(ctx context.Context) error {
-	if _, err := e.session.End(ctx, kgo.TryAbort); err != nil {
+	if _, err := e.session.txn.End(ctx, kgo.TryAbort); err != nil {
 		return fmt.Errorf("framework: abort the transaction of %s: %w", e.id, err)
 	}
 	return nil

@@ -47,6 +47,10 @@ type Config struct {
 	// needs an Instance, or State on disk. Without it, the tasks move to other processes as soon as Run has returned.
 	KeepMembership bool
 
+	// Guarantee is ExactlyOnce by default. AtLeastOnce needs no transactions, of the broker or in time; outputs and state may have what a
+	// record did more than once. All instances of an application have the same; it can be changed from one start of all to the next.
+	// Kafka Streams: processing.guarantee.
+	Guarantee Guarantee
 	// CommitInterval is the longest time between two commits while there is something to commit. Default 100 ms. Outputs are
 	// visible to readers when they are committed. Kafka Streams: commit.interval.ms.
 	CommitInterval time.Duration
@@ -192,6 +196,12 @@ func (c Config) checkPlan(plan *graph.Plan, fingerprint uint64) (*settings, erro
 	setDefault(&c.MinCommitInterval, 10*time.Millisecond)
 	setDefault(&c.SessionTimeout, 15*time.Second)
 	setDefault(&c.TransactionTimeout, 30*time.Second)
+	if c.Guarantee > AtLeastOnce {
+		mistake("Guarantee is %d: give ExactlyOnce or AtLeastOnce", c.Guarantee)
+	}
+	if c.Guarantee == AtLeastOnce {
+		c.TxnGap = -1 // there is none to keep
+	}
 	setDefault(&c.TxnGap, 5*time.Millisecond)
 	setDefault(&c.MaxQueuedBytes, 32<<20)
 	setDefault(&c.MaxPendingBytes, 16<<20)

@@ -14,6 +14,9 @@
 // to a commit is lost or unclear, the worker reads back what the group has as its position and compares the number of the
 // transaction that is kept with it. Only then it goes on, from there.
 //
+// With Config.Guarantee AtLeastOnce there are no transactions: what was written and not committed is written again, so outputs repeat
+// and totals may count twice, and nothing is lost.
+//
 // # Kafka Streams
 //
 // App is KafkaStreams, Run is start and close in one, a worker is a stream thread, and Snapshot is metadataForLocalThreads. The

@@ -69,7 +69,7 @@ func (w *worker) commit(ctx context.Context) error {
 	}
 	defer w.session.openGateAfter(gatePatience)()
 	now := time.Now()
-	b := &batch{mark: w.commits.mark()}
+	b := &batch{mark: w.commits.mark(), at: now}
 	defer func() { w.pendingSince, w.lastEnd = time.Time{}, time.Now() }()
 	if err := w.commits.begin(); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (w *worker) commit(ctx context.Context) error {
 		w.failures, w.refusals = 0, 0
 		w.failpoint("before-apply", b)
 		w.apply(b, nil)
-		return nil
+		return w.reportLast(ctx, b)
 	}
 	return w.inquire(ctx, b)
 }
@@ -167,7 +167,7 @@ func (w *worker) inquire(ctx context.Context, b *batch) error {
 		// The end of the transaction has taken the client back.
 		w.failures = 0
 		w.reposition()
-		return nil
+		return w.reportLast(ctx, b)
 	}
 	w.rebuildAll()
 	return nil

@@ -132,7 +132,7 @@ func newWorker(a *App, id int) *worker {
 	w := &worker{
 		app: a, id: id, log: a.log.With("worker", id),
 		tasks: make(map[engine.TaskID]*task), routes: make(map[topicPartition]*input),
-		writer: writer{layout: a.layout}, tally: tally{drops: newDrops(a.layout)},
+		writer: writer{layout: a.layout, reportsLast: a.set.Guarantee == AtLeastOnce}, tally: tally{drops: newDrops(a.layout)},
 	}
 	w.setState(Starting)
 	w.publish(time.Now())
@@ -141,6 +141,13 @@ func newWorker(a *App, id int) *worker {
 
 func (w *worker) transactionalID() string {
 	return fmt.Sprintf("%s-%s-%d", w.app.set.AppID, w.app.instance, w.id)
+}
+
+func (w *worker) committer(s *session) committer {
+	if w.app.set.Guarantee == AtLeastOnce {
+		return &atLeastOnce{session: s, id: w.transactionalID(), sequence: &w.sequence}
+	}
+	return &exactlyOnce{session: s, id: w.transactionalID(), sequence: &w.sequence}
 }
 
 // run works until ctx is done or something happens that the worker cannot mend.
@@ -174,7 +181,7 @@ func (w *worker) open(ctx context.Context) error {
 		s, err := w.connect(ctx)
 		if err == nil {
 			w.session = s
-			w.commits = &exactlyOnce{session: s, id: w.transactionalID(), sequence: &w.sequence}
+			w.commits = w.committer(s)
 			w.tally.Sessions++
 			break
 		}
