@@ -178,7 +178,7 @@ func (w *worker) connect(ctx context.Context) (*session, error) {
 // open makes the client, with or without transactions. Callbacks may come before it has returned: they wait.
 func (s *session) open(opts []kgo.Opt, set *settings, transactionalID string) (err error) {
 	if set.Guarantee == AtLeastOnce {
-		s.client, err = kgo.NewClient(append(opts, kgo.DisableAutoCommit(), kgo.RequireStableFetchOffsets())...)
+		s.client, err = kgo.NewClient(append(opts, kgo.DisableAutoCommit())...)
 		return err
 	}
 	txn, err := kgo.NewGroupTransactSession(append(opts, kgo.TransactionalID(transactionalID), kgo.TransactionTimeout(set.TransactionTimeout))...)
