@@ -170,7 +170,7 @@ func (w *worker) connect(ctx context.Context) (*session, error) {
 	defer done()
 	if _, _, err := s.client.ProducerID(idCtx); err != nil {
 		s.close(0)
-		return nil, fmt.Errorf("framework: worker %d: get a producer id for %s: %w", w.id, w.transactionalID(), err)
+		return nil, fmt.Errorf("get a producer id for %s: %w", w.transactionalID(), err)
 	}
 	return s, nil
 }

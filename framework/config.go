@@ -81,7 +81,8 @@ type Config struct {
 	// 16 MiB.
 	MaxPendingBytes int
 
-	// TopicTimeout is how long Run waits for input and output topics that do not exist. Default 60 s.
+	// TopicTimeout is how long Run waits for a broker to answer, and for input and output topics that do not exist. Default 10 s. Give
+	// more where brokers or topics are made at the same time as the app.
 	TopicTimeout time.Duration
 	// ReplicationFactor is that of the internal topics. Default -1, the broker's own default.
 	ReplicationFactor int16
@@ -205,7 +206,7 @@ func (c Config) checkPlan(plan *graph.Plan, fingerprint uint64) (*settings, erro
 	setDefault(&c.TxnGap, 5*time.Millisecond)
 	setDefault(&c.MaxQueuedBytes, 32<<20)
 	setDefault(&c.MaxPendingBytes, 16<<20)
-	setDefault(&c.TopicTimeout, 60*time.Second)
+	setDefault(&c.TopicTimeout, 10*time.Second)
 	setDefault(&c.ReplicationFactor, -1)
 	c.TxnGap = max(c.TxnGap, 0)
 	if end := endTimeout(c.TransactionTimeout); c.CommitInterval >= end {

@@ -193,7 +193,11 @@ func (w *worker) refuse(ctx context.Context, b *batch) error {
 func (w *worker) refusal(o *blamed) error {
 	topic := o.task.sub.sinks[o.sink]
 	at := o.task.run.Cut().Outputs[o.output].Time
-	return fmt.Errorf("topic %s does not take what was made of it: %w; %s", topic, o.err, wayOut(o.err, at))
+	way := wayOut(o.err, at)
+	if isDenied(o.err) {
+		way = "grant it: " + w.app.set.grant(w.app.layout.topic(w.app.set, topic))
+	}
+	return fmt.Errorf("topic %s does not take what was made of it: %w; %s", topic, o.err, way)
 }
 
 func wayOut(err error, at int64) string {
@@ -202,7 +206,7 @@ func wayOut(err error, at int64) string {
 		return fmt.Sprintf("its event time is %s: mend it, or set message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topic",
 			time.UnixMilli(at).UTC().Format(time.RFC3339))
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		return "grant the app to write to the topic"
+		return "grant the app to write to the topic" // whoever has the settings says how
 	case errors.Is(err, kerr.InvalidRecord):
 		return "a compacted topic, for one, takes no null keys"
 	}

@@ -258,7 +258,11 @@ func (w *worker) start(t *task, first func(context.Context) error) {
 		}
 		for n := 0; err == nil; n++ {
 			b.progress.begin(n + 1)
-			if out.err = w.make(ctx, out, t.id, t.sub, parts, generation); out.err == nil || isFatal(out.err) {
+			out.err = w.make(ctx, out, t.id, t.sub, parts, generation)
+			if isDenied(out.err) {
+				out.err = w.app.set.explain("make task "+t.id.String(), out.err, w.app.set.internalTopics())
+			}
+			if out.err == nil || isFatal(out.err) {
 				break
 			}
 			b.progress.fail(out.err)

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // topicPoll is how often missing topics are looked for.
@@ -28,6 +31,9 @@ func (a *App) prepare(ctx context.Context) (*layout, error) {
 		return nil, &appError{err}
 	}
 	if err := a.createTopics(ctx, lay, internal); err != nil {
+		return nil, err
+	}
+	if err := a.checkInternal(ctx, lay, internal); err != nil {
 		return nil, err
 	}
 	var all []string
@@ -70,20 +76,30 @@ func (a *App) userTopics() (inputs, outputs []string) {
 
 // awaitTopics waits until all topics exist, and returns their counts of partitions.
 func (a *App) awaitTopics(ctx context.Context, inputs, outputs []string) (map[string]int32, error) {
+	look, done, err := a.impatient()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	deadline := time.Now().Add(a.set.TopicTimeout)
 	for {
 		have := make(map[string]int32)
-		details, err := a.adm.ListTopics(ctx, slices.Concat(inputs, outputs)...)
-		if classify(err) == refused {
-			return nil, fatal("look up topics: %w", err)
+		seen, err := look(ctx, slices.Concat(inputs, outputs)...)
+		for _, topic := range slices.Sorted(maps.Keys(seen)) {
+			d := seen[topic]
+			if classify(d.err) == refused {
+				on := a.set.outputTopic(topic)
+				if slices.Contains(inputs, topic) {
+					on = a.set.inputTopic(topic)
+				}
+				return nil, a.set.explain("look up topic "+topic, d.err, on)
+			}
+			if d.err == nil && d.partitions > 0 {
+				have[topic] = d.partitions
+			}
 		}
-		for topic, d := range details {
-			if classify(d.Err) == refused {
-				return nil, fatal("topic %s: %w; grant the app to describe it", topic, d.Err)
-			}
-			if d.Err == nil && len(d.Partitions) > 0 {
-				have[topic] = int32(len(d.Partitions))
-			}
+		if classify(err) == refused || isMisconfigured(err) {
+			return nil, a.set.explain("look up topics", err, resource{})
 		}
 		noIn, noOut := missing(inputs, have), missing(outputs, have)
 		switch {
@@ -91,7 +107,7 @@ func (a *App) awaitTopics(ctx context.Context, inputs, outputs []string) (map[st
 			return have, nil
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case time.Now().After(deadline):
+		case !time.Now().Add(topicPoll).Before(deadline):
 			return nil, missingError(a.set.TopicTimeout, noIn, noOut, err)
 		}
 		a.warnWaiting(noIn, noOut, err)
@@ -99,6 +115,52 @@ func (a *App) awaitTopics(ctx context.Context, inputs, outputs []string) (map[st
 			return nil, err
 		}
 	}
+}
+
+// seenTopic is what a broker says of a topic.
+type seenTopic struct {
+	partitions int32
+	err        error
+}
+
+// firstLookTimeout bounds one look at topics while Run starts.
+const firstLookTimeout = 3 * time.Second
+
+// impatient returns a look at topics by a client that does not try again: what is wrong with a connection is told at once, and not
+// hidden behind retries until the time is over.
+func (a *App) impatient() (look func(ctx context.Context, topics ...string) (map[string]seenTopic, error), done func(), err error) {
+	cl, err := kgo.NewClient(append(a.set.clientOptions(), kgo.RequestRetries(0), kgo.WithLogger(clientLogger{a.log, &a.quiet}))...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("framework: make a client: %w", err)
+	}
+	return func(ctx context.Context, topics ...string) (map[string]seenTopic, error) {
+		ctx, cancel := context.WithTimeout(ctx, firstLookTimeout)
+		defer cancel()
+		req := kmsg.NewPtrMetadataRequest()
+		for _, topic := range topics {
+			t := kmsg.NewMetadataRequestTopic()
+			t.Topic = kmsg.StringPtr(topic)
+			req.Topics = append(req.Topics, t)
+		}
+		resp, err := req.RequestWith(ctx, cl)
+		if err != nil {
+			return nil, err
+		}
+		out := make(map[string]seenTopic)
+		for i := range resp.Topics {
+			if t := &resp.Topics[i]; t.Topic != nil {
+				out[*t.Topic] = seenTopic{int32(len(t.Partitions)), kerr.ErrorForCode(t.ErrorCode)}
+			}
+		}
+		return out, nil
+	}, cl.Close, nil
+}
+
+// listTopics asks once, until the deadline at most.
+func (a *App) listTopics(ctx context.Context, deadline time.Time, topics ...string) (kadm.TopicDetails, error) {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	return a.adm.ListTopics(ctx, topics...)
 }
 
 // warnWaiting says what Run waits for, now and then.
@@ -130,7 +192,10 @@ func missing(topics []string, have map[string]int32) []string {
 
 func missingError(after time.Duration, inputs, outputs []string, err error) error {
 	if err != nil {
-		return fatal("no broker answered within %v (Config.TopicTimeout): %w; check Config.Brokers", after, err)
+		if way := connectionWayOut(err); way != "" {
+			return fatal("no broker answered within %v (Config.TopicTimeout): %w; %s", after, err, way)
+		}
+		return fatal("no broker answered within %v (Config.TopicTimeout): %w; check Config.Brokers, and that TLS is spoken where the listener has it", after, err)
 	}
 	var what []string
 	if len(inputs) > 0 {
@@ -154,7 +219,7 @@ func (a *App) createTopics(ctx context.Context, lay *layout, internal []internal
 	}
 	deadline := time.Now().Add(a.set.TopicTimeout)
 	for {
-		details, err := a.adm.ListTopics(ctx, names...)
+		details, err := a.listTopics(ctx, deadline, names...)
 		if err == nil {
 			var ready int
 			if ready, err = a.createMissing(ctx, lay, internal, details); err == nil && ready == len(internal) {
@@ -165,10 +230,10 @@ func (a *App) createTopics(ctx context.Context, lay *layout, internal []internal
 		case isFatal(err):
 			return err
 		case classify(err) == refused:
-			return fatal("make the internal topics: %w", err)
+			return a.set.explain("make the internal topics "+strings.Join(names, ", "), err, a.set.internalTopics())
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case time.Now().After(deadline):
+		case !time.Now().Add(topicPoll).Before(deadline):
 			return fatal("the internal topics %s were not there after %v (Config.TopicTimeout): %w", strings.Join(names, ", "), a.set.TopicTimeout, orUnknown(err))
 		}
 		if err := sleep(ctx, topicPoll/5); err != nil {

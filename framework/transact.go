@@ -121,6 +121,9 @@ func (w *worker) abort(ctx context.Context, cause error) error {
 	w.writer.reset(false)
 	switch classify(cause) {
 	case refused:
+		if isDenied(cause) {
+			return w.app.set.explain("commit", cause, w.app.set.internalTopics()) // those of outputs meet the policy of their records
+		}
 		return &appError{cause}
 	case fenced, broken:
 		return cause

@@ -189,7 +189,7 @@ func (w *worker) open(ctx context.Context) error {
 			return nil
 		}
 		if classify(err) == refused {
-			return fatal("worker %d: %w", w.id, err)
+			return w.app.set.explain(fmt.Sprintf("worker %d", w.id), err, w.app.set.transactionalIDs())
 		}
 		if isFatal(err) {
 			return err
@@ -368,14 +368,14 @@ func (w *worker) fetchErrors(fetches kgo.Fetches) error {
 			switch class := classify(err); {
 			case end != nil:
 			case class == refused:
-				end = fatal("worker %d: join group %s: %w", w.id, w.app.set.AppID, err)
+				end = w.app.set.explain(fmt.Sprintf("worker %d: join group %s", w.id, w.app.set.AppID), err, w.app.set.group())
 			case class == fenced: // the client would join for ever under an id that is not its own any more
 				end = fmt.Errorf("framework: worker %d: another process is member %s of the group: %w", w.id, w.memberName(), err)
 			}
 		case errors.Is(err, kerr.OffsetOutOfRange):
 			w.outside = append(w.outside, topicPartition{topic, partition})
 		case classify(err) == refused && end == nil:
-			end = fatal("read %s[%d]: %w", topic, partition, err)
+			end = w.app.set.explain(fmt.Sprintf("read %s[%d]", topic, partition), err, w.app.layout.topic(w.app.set, topic))
 		default:
 			w.noteErr(fmt.Sprintf("read %s[%d]", topic, partition), err)
 		}

@@ -4,9 +4,11 @@ package kafkatest
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"sync/atomic"
 	"testing"
 
@@ -39,6 +41,22 @@ func Start(t testing.TB, opts ...kfake.Opt) *Cluster {
 
 // Options are what a client needs to reach the cluster, but for the brokers.
 func (c *Cluster) Options() []kgo.Opt { return []kgo.Opt{kgo.Dialer(c.network.DialContext)} }
+
+// WithTLS are the options of a client that speaks TLS.
+func (c *Cluster) WithTLS(conf *tls.Config) []kgo.Opt {
+	return []kgo.Opt{kgo.Dialer(func(ctx context.Context, network, address string) (net.Conn, error) {
+		plain, err := c.network.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		conn := tls.Client(plain, conf)
+		if err := conn.HandshakeContext(ctx); err != nil {
+			_ = plain.Close() // the handshake says what went wrong
+			return nil, err
+		}
+		return conn, nil
+	})}
+}
 
 // Through are the options of a client whose connections pass through wire.
 func (c *Cluster) Through(wire *Wire) []kgo.Opt {
