@@ -42,6 +42,7 @@ type App struct {
 	// What Snapshot reads.
 	published atomic.Pointer[layout]
 	states    []atomic.Pointer[workerSnapshot]
+	stalls    []atomic.Pointer[Stall]
 }
 
 // New checks a Config and makes the App. It returns all mistakes at once, each naming the field and the way out, joined as by
@@ -53,6 +54,7 @@ func New(c Config) (*App, error) {
 	}
 	return &App{
 		set: set, log: set.Logger.With("app", set.AppID), states: make([]atomic.Pointer[workerSnapshot], set.Workers),
+		stalls: make([]atomic.Pointer[Stall], set.Workers),
 	}, nil
 }
 
@@ -131,6 +133,11 @@ func (a *App) runWorkers(ctx context.Context) error {
 		mu    sync.Mutex
 		first error
 	)
+	watchCtx, unwatch := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	watching.Go(func() { a.watch(watchCtx) })
+	defer watching.Wait()
+	defer unwatch()
 	for _, w := range a.workers {
 		wg.Go(func() {
 			err := w.run(ctx)

@@ -188,8 +188,8 @@ func (b *balancer) members(cb *kgo.ConsumerBalancer, reader map[assign.TopicPart
 			failed = fmt.Errorf("framework: group member %s: %w", m.MemberID, err)
 		case info.Topology != b.member.Topology:
 			b.log.Warn("a member of the group runs another topology and gets no tasks; members of one application must run the same",
-				"member", m.MemberID, "instance", info.Instance, "worker", info.Worker,
-				"fingerprint", fingerprint(info.Topology), "this", fingerprint(b.member.Topology))
+				"member", m.MemberID, "member_instance", info.Instance, "member_worker", info.Worker,
+				"member_fingerprint", fingerprint(info.Topology), "fingerprint", fingerprint(b.member.Topology))
 			return
 		}
 		for _, owned := range meta.OwnedPartitions {

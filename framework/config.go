@@ -96,6 +96,12 @@ type Config struct {
 	// topic keeps records. By default Run ends, and the error names the topic and the offsets. With it, the app goes on behind them,
 	// logs an error and counts the offsets in Counters.Lost. Kafka Streams goes on, by auto.offset.reset.
 	SkipLostInput bool
+	// TaskTimeout is how long a worker may be at one step, of up to 256 records, or at one commit before it counts as stuck: the log
+	// says where, with the stack of its goroutine, Snapshot has a Stall, and probes say that the app is not ready. Nothing is ended by it.
+	// Default 5 min; negative is never. Kafka Streams: task.timeout.ms, and max.poll.interval.ms for the topology's own code.
+	TaskTimeout time.Duration
+	// Observers are told what happens, in this order.
+	Observers []Observer
 	// Logger takes what people should know. Default slog.Default(). Payloads are never logged.
 	Logger *slog.Logger
 	// Kafka are settings of the client that have no field here: TLS, SASL, a dialer. New refuses those that the app must own.
@@ -203,6 +209,7 @@ func (c Config) checkPlan(plan *graph.Plan, fingerprint uint64) (*settings, erro
 	if c.Guarantee == AtLeastOnce {
 		c.TxnGap = -1 // there is none to keep
 	}
+	setDefault(&c.TaskTimeout, 5*time.Minute)
 	setDefault(&c.TxnGap, 5*time.Millisecond)
 	setDefault(&c.MaxQueuedBytes, 32<<20)
 	setDefault(&c.MaxPendingBytes, 16<<20)

@@ -44,6 +44,7 @@ func (w *worker) leftOut(e *engine.RecordError, deadLetter bool) {
 		"operator", e.Node, "place", e.At, "reason", e.Reason.String(), "err", e.Err,
 	}
 	w.logPanic(e)
+	w.sawLeftOut(e, deadLetter)
 	if ok, unsaid := w.app.quiet.say("left out "+e.Task.String()+e.Node+e.Reason.String(), time.Now()); ok {
 		log = w.log.Warn
 		if unsaid > 0 {

@@ -163,7 +163,7 @@ func (w *worker) refuse(ctx context.Context, b *batch) error {
 		w.learn(&found[i])
 	}
 
-	w.tally.Aborts++
+	w.aborted(AbortRefused, cause)
 	err := w.commits.abort(ctx)
 	w.writer.reset(false)
 	if err != nil {
@@ -181,7 +181,7 @@ func (w *worker) refuse(ctx context.Context, b *batch) error {
 		return final
 	}
 	topic := culprit.task.sub.sinks[culprit.sink]
-	w.log.Warn("outputs refused", "topic", topic, "in doubt", len(found), "err", culprit.err)
+	w.log.Warn("outputs refused", "topic", topic, "doubtful", len(found), "err", culprit.err)
 	if errors.Is(culprit.err, kerr.MessageTooLarge) && w.app.takesLess(ctx, topic) {
 		return fmt.Errorf("topic %s takes smaller batches than before: %w", topic, cause) // the client keeps to what it knew
 	}

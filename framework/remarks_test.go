@@ -250,7 +250,7 @@ func (j journal) rare(t *testing.T) {
 	for _, r := range *j.records {
 		key := r.Message
 		r.Attrs(func(a slog.Attr) bool {
-			if a.Key == "err" || a.Key == "from" {
+			if a.Key == "err" || a.Key == "doing" {
 				key += fmt.Sprint(" ", a.Value)
 			}
 			return true

@@ -29,6 +29,8 @@ const (
 //
 // Kafka Streams: metadataForLocalThreads, and its metrics.
 type Snapshot struct {
+	// AppID is that of the Config. Instance is the name of this process, empty until Run has it.
+	AppID, Instance string
 	// Workers are the workers of this process.
 	Workers []WorkerStatus
 	// Tasks are the tasks that run in this process, in order of sub-topology and partition.
@@ -44,6 +46,12 @@ type Snapshot struct {
 	// Drops has the records that went no further by operator and reason, over the life of the app, in the order of the topology. What
 	// Counters says of them are the sums.
 	Drops []Drops
+	// Read and Written are what was taken from topics and written to them, changelogs included, in the order of their names.
+	Read, Written []Flow
+	// Aborts are the transactions that did not commit, by reason; Counters.Aborts is their sum.
+	Aborts map[AbortReason]int64
+	// CommitTimes are how long transactions that committed took, from the first record that they produced until stores had them.
+	CommitTimes Histogram
 }
 
 // WorkerStatus is where one worker stands.
@@ -54,8 +62,14 @@ type WorkerStatus struct {
 	Since time.Time
 	// Tasks is how many tasks it has, those being restored included.
 	Tasks int
-	// Err is what it last recovered from, nil if nothing ever went wrong.
-	Err error
+	// Err is what it last recovered from, nil if nothing ever went wrong, and ErrAt when.
+	Err   error
+	ErrAt time.Time
+	// FailingSince is when the first of the errors came that Err is the last of, with no commit and no 30 s of peace in between. It is
+	// zero when something was committed after them.
+	FailingSince time.Time
+	// Stall is set while the worker is stuck for longer than Config.TaskTimeout.
+	Stall *Stall
 }
 
 // TaskStatus is where one task stands. Event times are in Unix milliseconds, and math.MinInt64 is none yet.
@@ -70,6 +84,8 @@ type TaskStatus struct {
 	Sources []SourceStatus
 	// Operators are those that keep event time of their own, upstream before downstream.
 	Operators []OperatorStatus
+	// StateBytes is about how much room its stores take, as of some seconds ago; -1 if the provider does not tell.
+	StateBytes int64
 }
 
 // SourceStatus is where one input partition stands.
@@ -82,7 +98,14 @@ type SourceStatus struct {
 	Queued int
 	// Watermark is the partition's: no record with a smaller event time is expected.
 	Watermark int64
+	// End is the partition's end when something was last fetched from it: the last stable offset, before which nothing is in an open
+	// transaction.
+	End int64
 }
+
+// Lag is how many offsets are still to be processed, as of the last fetch. Markers of transactions are among them. Kafka Streams:
+// records-lag.
+func (s SourceStatus) Lag() int64 { return max(s.End-s.Offset, 0) }
 
 // OperatorStatus is where one operator that keeps event time stands.
 type OperatorStatus struct {
@@ -125,9 +148,9 @@ type StoreProgress struct {
 	Waiting bool
 }
 
-// Counters are sums over the life of an app. Records counts what was processed in transactions that committed, and what the open
-// ones have processed so far; the others count events.
+// Counters are sums over the life of an app. None of them ever goes down.
 type Counters struct {
+	// Records is how many records were processed in transactions that have committed.
 	Records int64
 	// Commits and Aborts are transactions by their outcome. An abort that a rebalance asks for and that has nothing in it is none.
 	Commits int64
@@ -167,44 +190,52 @@ type Counters struct {
 	DeadLetters int64
 }
 
-// tally are counters of one worker. It belongs to the worker's goroutine.
-type tally struct {
-	Counters
-	drops drops
-}
-
 // workerSnapshot is what a worker publishes. It is immutable.
 type workerSnapshot struct {
 	status    WorkerStatus
 	tasks     []TaskStatus
 	restoring []RestoreStatus
-	counters  Counters
-	drops     drops
+	tally     tally
 }
 
 // Snapshot returns where the app stands. It is safe for concurrent use, takes no lock that a worker needs, and may be some tens of
 // milliseconds behind while a worker is busy.
 func (a *App) Snapshot() Snapshot {
-	var s Snapshot
+	s := Snapshot{AppID: a.set.AppID}
 	if lay := a.published.Load(); lay != nil {
+		s.Instance = a.instance // set before
 		s.Expected = make(map[int]int, len(lay.subs))
 		for i := range lay.subs {
 			s.Expected[lay.subs[i].sub.ID] = int(lay.subs[i].tasks)
 		}
 	}
 	var all drops
+	var commits times
+	read, written := flows{}, flows{}
+	s.Aborts = make(map[AbortReason]int64)
 	for i := range a.states {
 		ws := a.states[i].Load()
 		if ws == nil {
 			s.Workers = append(s.Workers, WorkerStatus{ID: i, State: Starting})
 			continue
 		}
-		s.Workers = append(s.Workers, ws.status)
+		status := ws.status
+		status.Stall = a.stalls[i].Load()
+		s.Workers = append(s.Workers, status)
 		s.Tasks = append(s.Tasks, ws.tasks...)
 		s.Restoring = append(s.Restoring, ws.restoring...)
-		s.Counters.add(&ws.counters)
-		all = all.sum(ws.drops)
+		s.Counters.add(&ws.tally.Counters)
+		all = all.sum(ws.tally.drops)
+		commits.merge(&ws.tally.commits)
+		read.merge(ws.tally.read)
+		written.merge(ws.tally.written)
+		for j, n := range ws.tally.aborts {
+			if n > 0 {
+				s.Aborts[abortReasons[j]] += n
+			}
+		}
 	}
+	s.Read, s.Written, s.CommitTimes = read.list(), written.list(), commits.histogram()
 	slices.SortFunc(s.Tasks, func(x, y TaskStatus) int {
 		return compareTasks(engine.TaskID{SubTopology: x.SubTopology, Partition: x.Partition}, engine.TaskID{SubTopology: y.SubTopology, Partition: y.Partition})
 	})
@@ -245,10 +276,13 @@ func (c *Counters) add(o *Counters) {
 	c.Lost += o.Lost
 }
 
-func taskStatus(worker int, st engine.Status) TaskStatus {
-	out := TaskStatus{SubTopology: st.Task.SubTopology, Partition: st.Task.Partition, ID: st.Task.String(), Worker: worker}
-	for _, s := range st.Sources {
-		out.Sources = append(out.Sources, SourceStatus(s))
+func taskStatus(worker int, t *task) TaskStatus {
+	st := t.run.Status()
+	out := TaskStatus{SubTopology: st.Task.SubTopology, Partition: st.Task.Partition, ID: st.Task.String(), Worker: worker, StateBytes: t.size}
+	for i, s := range st.Sources {
+		out.Sources = append(out.Sources, SourceStatus{
+			Topic: s.Topic, Partition: s.Partition, Offset: s.Offset, Queued: s.Queued, Watermark: s.Watermark, End: t.inputs[i].end,
+		})
 	}
 	for _, o := range st.Operators {
 		out.Operators = append(out.Operators, OperatorStatus(o))

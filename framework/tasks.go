@@ -77,7 +77,7 @@ func (w *worker) reassign(ctx context.Context) error {
 			w.noteErr("group", fmt.Errorf("%w (fingerprint %s, this is %s)", errAnotherTopology, fingerprint(leaders), fingerprint(w.app.set.fingerprint)))
 		}
 		if w.follow(owned) {
-			w.tally.Rebalances++
+			w.sawRebalance()
 		}
 	}
 	for _, t := range w.running {
@@ -162,6 +162,7 @@ func (w *worker) rebuild(t *task, failure error) {
 		w.start(t, nil)
 		return
 	}
+	t.cause = failure
 	wait := backoff(t.failures)
 	t.failures++
 	w.start(t, func(ctx context.Context) error {
@@ -201,6 +202,7 @@ func backoff(failures int) time.Duration {
 func (w *worker) unroute(t *task) {
 	if t.run != nil {
 		t.run = nil
+		w.busy.task.Store(nil)
 		w.running = slices.DeleteFunc(slices.Clone(w.running), func(o *task) bool { return o == t })
 	}
 	for _, in := range t.inputs {
@@ -229,6 +231,7 @@ func (w *worker) close(t *task) {
 	}
 	w.resume(t)
 	delete(w.tasks, t.id)
+	w.sawTask(TaskEvent{Task: t.id.String(), State: TaskClosed})
 }
 
 func (w *worker) closeAll() {
@@ -243,6 +246,8 @@ func (w *worker) start(t *task, first func(context.Context) error) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	b := &build{cancel: cancel, progress: newProgress(t.sub.sub.Stores)}
 	t.build = b
+	w.sawTask(TaskEvent{Task: t.id.String(), State: TaskRestoring, Err: t.cause})
+	t.cause = nil
 	parts := make([]topicPartition, len(t.inputs))
 	for i, in := range t.inputs {
 		parts[i] = in.topicPartition
@@ -393,6 +398,7 @@ func (w *worker) launch(t *task, b *built) error {
 		got := b.inputs[in.topicPartition]
 		cfg.Sources[in.source] = engine.SourceConfig{Topic: in.topic, Offset: got.offset, Clock: got.commit.Source, ReadTo: got.readTo}
 		in.pushed, in.heard, in.brought, in.readTo = got.offset, time.Now(), time.Now(), 0
+		in.end = got.readTo
 		if t.sub.sub.Sources[in.source].Table {
 			in.readTo = got.readTo
 		}
@@ -411,6 +417,7 @@ func (w *worker) launch(t *task, b *built) error {
 			cfg.Operators = got.commit.Operators
 		}
 	}
+	w.busy.at(turning, t, time.Now()) // a processor's Init
 	run, err := engine.New(cfg)
 	if err != nil {
 		if stack := engine.Stack(err); stack != nil {
@@ -433,7 +440,9 @@ func (w *worker) launch(t *task, b *built) error {
 	w.resume(t)
 	w.position(t)
 	w.idle = false
+	t.sized = time.Time{}
 	w.log.Info("task runs", "task", t.id, "restored", b.restored)
+	w.sawTask(TaskEvent{Task: t.id.String(), State: TaskRunning, Restored: b.restored, Took: time.Since(b.build.progress.since)})
 	return nil
 }
 

@@ -74,6 +74,7 @@ func (w *worker) commit(ctx context.Context) error {
 	if err := w.commits.begin(); err != nil {
 		return err
 	}
+	w.begun(b, now)
 	w.writer.isolate(w.running)
 	for _, t := range w.running {
 		if !t.fresh && !t.run.Pending() {
@@ -85,8 +86,10 @@ func (w *worker) commit(ctx context.Context) error {
 	}
 	if err := w.commits.flush(ctx); err != nil {
 		w.writer.reset(false)
+		w.aborted(produceReason(err), err)
 		return err
 	}
+	w.produced(b)
 	w.failpoint("after-flush", b)
 	if err := b.failure(); err != nil {
 		// The session would commit what did get through.
@@ -99,7 +102,7 @@ func (w *worker) commit(ctx context.Context) error {
 	w.writer.reset(err == nil)
 	switch {
 	case err != nil:
-		w.undecided = b
+		w.undecided, w.txn.Err = b, err
 		return err
 	case ok:
 		w.tally.Commits++
@@ -113,7 +116,7 @@ func (w *worker) commit(ctx context.Context) error {
 
 // abort gives the transaction up because of cause, and makes all tasks anew.
 func (w *worker) abort(ctx context.Context, cause error) error {
-	w.tally.Aborts++
+	w.aborted(produceReason(cause), cause)
 	if err := w.commits.abort(ctx); err != nil {
 		w.writer.reset(false)
 		return fmt.Errorf("%w, after: %w", err, cause)
@@ -162,7 +165,7 @@ func (w *worker) inquire(ctx context.Context, b *batch) error {
 		}
 		// Somebody else's open transaction has our partitions, or the broker does not answer. The tasks find out when they are made.
 		w.noteErr("read back", err)
-		w.tally.Aborts++
+		w.aborted(AbortUnclear, err)
 		w.rebuildAll()
 		return nil
 	}
@@ -200,7 +203,7 @@ func (w *worker) readBack(ctx context.Context, b *batch) (bool, error) {
 	}
 	w.log.Info("read back", "transaction", b.mark.sequence, "committed", done)
 	if !done {
-		w.tally.Aborts++
+		w.aborted(w.refusedCommit(w.txn.Err), w.txn.Err)
 		return false, nil
 	}
 	w.tally.Commits++
@@ -246,8 +249,8 @@ func (w *worker) apply(b *batch, verdicts map[topicPartition]verdict) {
 		t.fresh, t.failures = false, 0
 		st := t.run.Status()
 		t.passed(st)
-		w.tally.Records += st.Records - t.counted.Records
-		w.tally.drops.add(w.app.layout, st, t.counted)
+		w.tally.took(w.app.layout, st, t.counted)
 		t.counted = st
 	}
+	w.committed()
 }

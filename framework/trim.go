@@ -86,7 +86,7 @@ func (w *worker) trimIfDue() {
 		ctx, cancel := context.WithTimeout(w.ctx, trimTimeout)
 		defer cancel()
 		if err := w.app.deleteBelow(ctx, below); err != nil && w.ctx.Err() == nil {
-			w.log.Warn("internal topics are not trimmed; it is tried again", "in", trimInterval, "err", err)
+			w.log.Warn("internal topics are not trimmed; it is tried again", "again_in", trimInterval, "err", err)
 		}
 	})
 }

@@ -74,6 +74,11 @@ type worker struct {
 	restUntil    time.Time // no commit before, since the last ones failed
 	refusals     int       // transactions given up for the sake of outputs, without one that committed
 
+	busy    busy        // what the watchdog sees
+	txn     Transaction // the one that is open, or was last
+	sent    flows       // what it has written
+	trouble trouble
+
 	state     WorkerState
 	since     time.Time
 	lastErr   error
@@ -108,8 +113,11 @@ type task struct {
 	counted engine.Status
 	// failures counts stores that failed, without a commit between.
 	failures int
+	cause    error // of its being made anew, while that begins
 	outputs  refusals
 	probe    context.CancelFunc // ends the look for the rest of a table
+	size     int64              // of its state, -1 if unknown
+	sized    time.Time          // when that was looked up
 }
 
 // input is one partition that a task reads.
@@ -126,6 +134,7 @@ type input struct {
 	readTo    int64     // of a table: streams wait until it has been read up to there
 	heard     time.Time // when the client last delivered something, or somebody looked
 	brought   time.Time // when the client last delivered something
+	end       int64     // of the partition, when the client last delivered something
 }
 
 func newWorker(a *App, id int) *worker {
@@ -154,8 +163,11 @@ func (w *worker) committer(s *session) committer {
 func (w *worker) run(ctx context.Context) error {
 	defer w.stop()
 	w.ctx, w.trimmed = ctx, time.Now()
+	w.observable()
+	defer w.busy.rest()
 	for ctx.Err() == nil {
 		if w.session == nil {
+			w.busy.rest() // there may be no broker, for long
 			if err := w.open(ctx); err != nil {
 				return err
 			}
@@ -221,6 +233,7 @@ func (w *worker) settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, w.app.set.TransactionTimeout+w.app.set.endTimeout())
 	defer cancel()
 	if _, err := w.readBack(ctx, b); err != nil {
+		w.aborted(AbortUnclear, err)
 		w.noteErr("read back", err)
 	}
 }
@@ -260,6 +273,7 @@ func (w *worker) noteFenced(err error) error {
 func (w *worker) turn(ctx context.Context) error {
 	fetches := w.poll(ctx)
 	defer w.openGate()
+	w.busy.at(turning, nil, time.Now())
 	if err := w.fetchErrors(fetches); err != nil {
 		return err
 	}
@@ -394,6 +408,7 @@ func (w *worker) distribute(fetches kgo.Fetches) {
 		}
 		in.heard = time.Now()
 		in.brought = in.heard
+		in.end = max(in.end, p.LastStableOffset)
 		for _, r := range p.Records {
 			if r.Offset < in.pushed {
 				continue
@@ -480,6 +495,7 @@ func (w *worker) step() error {
 	for now := start; ; now = time.Now() {
 		more := false
 		for _, t := range slices.Clone(w.running) {
+			w.busy.at(stepping, t, now)
 			p, err := t.run.Step(now.UnixMilli(), stepBudget)
 			if err != nil {
 				if err := w.taskFailed(t, err); err != nil {
@@ -513,7 +529,8 @@ func (w *worker) taskFailed(t *task, err error) error {
 
 func (w *worker) noteErr(what string, err error) {
 	w.lastErr = err
-	log, attrs := w.log.Debug, []any{"from", what, "err", err}
+	w.sawTrouble(err, time.Now())
+	log, attrs := w.log.Debug, []any{"doing", what, "err", err}
 	if ok, unsaid := w.app.quiet.say(fmt.Sprint(w.id, what, err), time.Now()); ok {
 		log = w.log.Warn
 		if unsaid > 0 {
@@ -559,8 +576,10 @@ func (w *worker) publish(now time.Time) {
 		}
 	}
 	ws := &workerSnapshot{
-		status:   WorkerStatus{ID: w.id, State: w.state, Since: w.since, Tasks: len(w.tasks), Err: w.lastErr},
-		counters: w.tally.Counters, drops: w.tally.drops.clone(),
+		status: WorkerStatus{
+			ID: w.id, State: w.state, Since: w.since, Tasks: len(w.tasks), Err: w.lastErr, ErrAt: w.trouble.last, FailingSince: w.trouble.first,
+		},
+		tally: w.tally.clone(),
 	}
 	for _, id := range w.ids() {
 		if b := w.tasks[id].build; b != nil {
@@ -568,10 +587,8 @@ func (w *worker) publish(now time.Time) {
 		}
 	}
 	for _, t := range w.running {
-		st := t.run.Status()
-		ws.tasks = append(ws.tasks, taskStatus(w.id, st))
-		ws.counters.Records += st.Records - t.counted.Records
-		ws.drops.add(w.app.layout, st, t.counted)
+		t.measure(now)
+		ws.tasks = append(ws.tasks, taskStatus(w.id, t))
 	}
 	w.app.states[w.id].Store(ws)
 }

@@ -10,6 +10,13 @@ import "errors"
 // not answer is no corruption, and its errors do not wrap ErrCorrupt: nothing has to be thrown away for those.
 var ErrCorrupt = errors.New("state is damaged on disk")
 
+// Sized is what a [Backend] is, too, if it can tell how much room it takes.
+type Sized interface {
+	// Size is about how many bytes the backend takes where it keeps what it has: on disk, or in memory if nowhere else. It belongs to
+	// the writer, as Apply does, and is cheap enough to be called every few seconds.
+	Size() int64
+}
+
 // Durable is what a [Provider] is, too, if its state outlives the process. It holds a place, a directory say, against other
 // processes, from the first call of any method but Close until Close.
 //

@@ -85,6 +85,7 @@ type memoryBackend struct {
 type memoryStore struct {
 	index map[string]*cell
 	tree  *tree
+	bytes int64 // of keys and values, as of the last apply
 }
 
 // cell holds a value. It is overwritten in place only in the epoch in which it was made: no snapshot can know it then.
@@ -111,13 +112,18 @@ func newMemoryStore() memoryStore {
 		}
 		return a.key < b.key
 	}
-	return memoryStore{make(map[string]*cell), btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})}
+	return memoryStore{index: make(map[string]*cell), tree: btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})}
 }
 
 // put copies key and value: keeping the bytes given would keep the whole chunk that they are part of, for one cold key.
 func (s *memoryStore) put(key, value []byte, epoch uint64) {
 	value = append(make([]byte, 0, len(value)), value...)
 	c, ok := s.index[alias(key)]
+	if ok {
+		s.bytes += int64(len(value) - len(c.value))
+	} else {
+		s.bytes += int64(len(key) + len(value))
+	}
 	if ok && c.epoch == epoch {
 		c.value = value
 		return
@@ -134,7 +140,8 @@ func (s *memoryStore) put(key, value []byte, epoch uint64) {
 }
 
 func (s *memoryStore) delete(key []byte) {
-	if _, ok := s.index[alias(key)]; ok {
+	if c, ok := s.index[alias(key)]; ok {
+		s.bytes -= int64(len(key) + len(c.value))
 		delete(s.index, alias(key))
 		s.tree.Delete(itemOf(key))
 	}
@@ -160,6 +167,18 @@ func (b *memoryBackend) Scan(store int, from, to []byte) iter.Seq2[Entry, error]
 		}
 	}
 	return scan(b.stores[store].tree, from, to)
+}
+
+// entryCost is what an entry costs besides its key and value, about.
+const entryCost = 150
+
+// Size is what the entries take, without what snapshots keep of older ones. See [Sized].
+func (b *memoryBackend) Size() int64 {
+	n := int64(0)
+	for i := range b.stores {
+		n += b.stores[i].bytes + entryCost*int64(len(b.stores[i].index))
+	}
+	return n
 }
 
 func (b *memoryBackend) Position(store int) Position { return b.positions[store] }

@@ -146,6 +146,8 @@ type SourceStatus struct {
 	Offset    int64 // next to process
 	Queued    int
 	Watermark int64
+	// Records and Bytes are what was taken from it, left out or not; bytes of keys, values and headers.
+	Records, Bytes int64
 }
 
 // OperatorStatus is the state of one operator that keeps event time.

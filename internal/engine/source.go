@@ -23,6 +23,8 @@ type source struct {
 	next      int64 // the next offset to process
 	committed int64 // what the last commit said, -1 if it never did
 
+	records, bytes int64 // taken from the head, those that were left out too
+
 	maxTime int64
 	w       int64
 	// channels is what each producer of a repartition topic reported, in ascending order, and producers how many there are.
@@ -43,6 +45,17 @@ func (s *source) init(plan *graph.Source, cfg SourceConfig, entry graph.Entry) {
 	}
 	if s.w != graph.Unknown {
 		entry.Advance(s.w)
+	}
+}
+
+// taken moves on behind the record at the head.
+func (s *source) taken() {
+	r := &s.head
+	s.next = r.Offset + 1
+	s.records++
+	s.bytes += int64(len(r.Key) + len(r.Value))
+	for i := range r.Headers {
+		s.bytes += int64(len(r.Headers[i].Key) + len(r.Headers[i].Value))
 	}
 }
 

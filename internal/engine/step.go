@@ -138,7 +138,7 @@ func (t *Task) reject(s *source, reason graph.Reason, cause error) error {
 	if err := t.keep(s, true); err != nil {
 		return err
 	}
-	s.next = s.head.Offset + 1
+	s.taken()
 	return nil
 }
 
@@ -179,7 +179,7 @@ func (t *Task) process(s *source) error {
 	t.count()
 	t.records++
 	t.survive()
-	s.next = s.head.Offset + 1
+	s.taken()
 	if s.observe(s.time) {
 		t.lookDue = true
 	}

@@ -226,6 +226,7 @@ func (t *Task) Status() Status {
 		n, _ := t.Queued(i)
 		st.Sources = append(st.Sources, SourceStatus{
 			Topic: s.cfg.Topic, Partition: t.cfg.ID.Partition, Offset: s.next, Queued: n, Watermark: s.w,
+			Records: s.records, Bytes: s.bytes,
 		})
 	}
 	for _, c := range t.inst.Clocks {

@@ -86,6 +86,14 @@ func (b *backend) usable(what string) error {
 
 func (b *backend) Position(store int) state.Position { return b.stores[store].position }
 
+// Size is what the files take, those that wait to be deleted too, and what is not on disk yet. See [state.Sized].
+func (b *backend) Size() int64 {
+	if b.closed {
+		return 0
+	}
+	return int64(b.db.Metrics().DiskSpaceUsage()) + b.waiting()
+}
+
 func (b *backend) Get(store int, key []byte) ([]byte, bool, error) {
 	if b.closed {
 		return nil, false, fmt.Errorf("pebblestore: read task %s: %w", b.task, errClosed)

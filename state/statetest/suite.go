@@ -36,6 +36,7 @@ func Run(t *testing.T, open func(t *testing.T) state.Provider, o Options) {
 		{"ApplyRefuses", testApplyRefuses},
 		{"Positions", testPositions},
 		{"Wipe", testWipe},
+		{"Size", testSize},
 		{"Reopen", testReopen},
 		{"ReopenOtherSpecs", testReopenOtherSpecs},
 		{"OpenTwice", testOpenTwice},
