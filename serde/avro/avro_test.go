@@ -131,6 +131,7 @@ func TestGolden(t *testing.T) {
 		"map":          golden(`{"type":"map","values":"int"}`, map[string]int32{"b": 2, "a": 1, "c": 3}, "06 02 61 02 02 62 04 02 63 06 00"),
 		"map of suits": golden(`{"type":"map","values":"int"}`, map[suit]int32{"b": 2, "a": 1, "c": 3}, "06 02 61 02 02 62 04 02 63 06 00"),
 		"empty map":    golden(`{"type":"map","values":"int"}`, map[string]int32{}, "00"),
+		"map of nulls": golden(`{"type":"map","values":["null","string"]}`, map[string]*string{"a": ptr("x"), "b": nil}, "04 02 61 02 02 78 02 62 00 00"),
 		"record":       golden(testSchema, test{27, "foo"}, "36 06 66 6f 6f"),
 		"pointer":      golden(testSchema, &test{27, "foo"}, "36 06 66 6f 6f"),
 		"embedded": golden(`{"type":"record","name":"d","fields":[{"name":"Name","type":"string"},{"name":"id","type":"int"}]}`,
