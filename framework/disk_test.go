@@ -107,12 +107,17 @@ func countsOnDisk(t *testing.T, dir string, parts []int32) map[string]int64 {
 	return counts
 }
 
-// counted is what the changelogs of tasks say.
+// changelog is what is committed in the changelogs of tasks.
+func (w *world) changelog(parts []int32) []*kgo.Record {
+	w.t.Helper()
+	return slices.DeleteFunc(w.c.ReadCommitted(w.t, "words-counts-changelog"), func(r *kgo.Record) bool { return !slices.Contains(parts, r.Partition) })
+}
+
+// counted is what it says.
 func (w *world) counted(parts []int32) map[string]int64 {
 	w.t.Helper()
-	records := slices.DeleteFunc(w.c.ReadCommitted(w.t, "words-counts-changelog"), func(r *kgo.Record) bool { return !slices.Contains(parts, r.Partition) })
 	counts := make(map[string]int64)
-	for k, v := range kafkatest.Fold(records) {
+	for k, v := range kafkatest.Fold(w.changelog(parts)) {
 		counts[k] = int64(binary.BigEndian.Uint64([]byte(v)))
 	}
 	return counts
@@ -139,7 +144,9 @@ func TestAppOnAFullDisk(t *testing.T) {
 		})
 		w.write(1000)
 		w.awaitOutputs()
+		time.Sleep(10 * time.Second) // in a bubble: until that is on disk
 		stops, goes := a.storeTasks(), b.storeTasks()
+		flushed := len(w.changelog(stops))
 		if len(stops) == 0 || len(goes) == 0 {
 			t.Fatalf("a has the stores of %v, b those of %v", stops, goes)
 		}
@@ -223,10 +230,14 @@ func TestAppOnAFullDisk(t *testing.T) {
 			}
 		}
 
+		unflushed := len(w.changelog(stops)) - flushed
 		if err := os.Remove(ballast); err != nil {
 			t.Fatal(err)
 		}
 		a.runs(partitions)
+		if got, want := a.Snapshot().Counters.RecordsRestored-before[a].RecordsRestored, int64(unflushed); got != want || want == 0 {
+			t.Errorf("%d records were restored, want the %d that had not been flushed before the disk was full", got, want)
+		}
 		w.awaitOutputs()
 		w.write(500)
 		w.awaitOutputs()
