@@ -59,9 +59,7 @@ func aggregate[K, V, A any](g Grouped[K, V], kind, name string, s serde.Serde[A]
 	if onClose && g.window == nil {
 		b.fail("EmitOnClose on store %q: there is no window that could close; use it behind Windowed", name)
 	}
-	if s == nil {
-		b.fail("store %q: no serde for its values", name)
-	}
+	b.serdes(fmt.Sprintf("store %q", name), "no serde for its values", s)
 	m := b.node(graph.ProcessorNode, kind, g.m)
 	spec := state.Spec{Name: name, Kind: state.KeyValueKind}
 	if g.window != nil {

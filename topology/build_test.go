@@ -1,6 +1,7 @@
 package topology_test
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/headrace/headrace/serde"
 	"github.com/headrace/headrace/state"
 	"github.com/headrace/headrace/topology"
 	"github.com/headrace/headrace/topology/topologytest"
@@ -107,6 +109,7 @@ func mistakes(b *topology.Builder) {
 	// Serdes and numbers.
 	topology.Aggregate(g, "x4", nil, func(a int64, _ string) int64 { return a })            // MISTAKE store "x4": no serde
 	topology.GroupBy(st, "x5", func(k, _ string) string { return k }, nil, str)             // MISTAKE repartition topic "x5": no serde
+	st.To(topology.Topic[string, string]("x7", str, brokenSerde{str}))                      // MISTAKE topic "x7": the schema is of something else
 	st.To(topology.Topic[string, string]("x6", str, nil))                                   // MISTAKE topic "x6": no serde
 	topology.Repartition(st, "x7", -1, str, str)                                            // MISTAKE Repartition "x7": -1 partitions
 	topology.From(b, topology.Topic("x8", str, str).Watermarks(window.BoundedDisorder(-1))) // MISTAKE disorder is -1ns
@@ -274,3 +277,8 @@ func TestFingerprint(tt *testing.T) {
 		tt.Errorf("fingerprints do not tell topologies apart: %x, %x and another one %x", first, again, other)
 	}
 }
+
+// brokenSerde knows its own mistake, as one that is made of a schema.
+type brokenSerde struct{ serde.Serde[string] }
+
+func (brokenSerde) Err() error { return errors.New("the schema is of something else") }

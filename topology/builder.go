@@ -110,6 +110,21 @@ func (b *Builder) need(what string, isNil bool) {
 	}
 }
 
+// serdes reports one that is missing, or has a mistake of its own to tell: one that is made of a schema has its Err.
+func (b *Builder) serdes(of, missing string, all ...any) {
+	for _, s := range all {
+		if s == nil {
+			b.fail("%s: %s", of, missing)
+			return
+		}
+		if bad, ok := s.(interface{ Err() error }); ok {
+			if err := bad.Err(); err != nil {
+				b.fail("%s: %w", of, err)
+			}
+		}
+	}
+}
+
 // check adds err, with the place, if there is one.
 func (b *Builder) check(err error) {
 	if err != nil {

@@ -127,9 +127,7 @@ func Repartition[K, V any](s Stream[K, V], name string, partitions int, key serd
 func repartition[K, V any](n *node[K, V], name string, partitions int32, key serde.Serde[K], value serde.Serde[V]) *node[K, V] {
 	b := n.b
 	b.claim("repartition topic", name)
-	if key == nil || value == nil {
-		b.fail("repartition topic %q: no serde for its keys or values", name)
-	}
+	b.serdes(fmt.Sprintf("repartition topic %q", name), "no serde for its keys or values", key, value)
 	m := b.node(graph.SinkNode, name+"-repartition-sink", n.m)
 	def := b.sink(m, graph.Sink{Topic: name, Repartition: true, Partitions: partitions})
 	n.edges = append(n.edges, func(in *instance) (consumer[K, V], error) {

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/headrace/headrace/internal/graph"
@@ -120,9 +121,7 @@ func (t TopicOf[K, V]) OnError(p ErrorPolicy) TopicOf[K, V] {
 }
 
 func (t TopicOf[K, V]) check(b *Builder) {
-	if t.key == nil || t.value == nil {
-		b.fail("topic %q: no serde for its keys or values; make it with Topic(name, keySerde, valueSerde)", t.name)
-	}
+	b.serdes(fmt.Sprintf("topic %q", t.name), "no serde for its keys or values; make it with Topic(name, keySerde, valueSerde)", t.key, t.value)
 	if t.noTime != "" {
 		b.fail("topic %q: EventTime: the function given at %s is nil; give one, or leave EventTime out for the broker's timestamp", t.name, t.noTime)
 	}
