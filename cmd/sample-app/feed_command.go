@@ -32,9 +32,21 @@ func feedCluster(ctx context.Context, c *config, stdout, stderr io.Writer) error
 	}
 	defer keyed.Close()
 	adm := kadm.NewClient(keyed)
-	partitions, err := makeTopics(ctx, adm, c.Partitions, c.ReplicationFactor, func(topic string) {
-		fmt.Fprintf(stderr, "made topic %s with %d partitions\n", topic, c.Partitions)
-	})
+	topics := func(of []appTopic) error {
+		return makeTopics(ctx, adm, of, c.Partitions, c.ReplicationFactor, func(topic string) {
+			fmt.Fprintf(stderr, "made topic %s with %d partitions\n", topic, c.Partitions)
+		})
+	}
+	if err := topics(tableTopics); err != nil {
+		return err
+	}
+	if err := loadAirports(ctx, keyed); err != nil {
+		return err
+	}
+	if err := topics(otherTopics); err != nil {
+		return err
+	}
+	partitions, there, err := fedSoFar(ctx, adm)
 	if err != nil {
 		return err
 	}
@@ -43,17 +55,13 @@ func feedCluster(ctx context.Context, c *config, stdout, stderr io.Writer) error
 		return err
 	}
 	total := c.Records + partitions
-	switch _, there, err := fedSoFar(ctx, adm); {
-	case err != nil:
-		return err
+	switch {
 	case there == int64(total):
 		fmt.Fprintf(stdout, "topic %s has the %s flights already\n", flightsTopic, thousands(c.Records))
 		return nil
 	case there > 0:
-		return fmt.Errorf("topic %s has had %d records already, and with these nothing could be verified: delete the topics and the group of the app, or feed another cluster", flightsTopic, there)
-	}
-	if err := loadAirports(ctx, keyed); err != nil {
-		return err
+		return fmt.Errorf("topic %s has had %d records already, and with these nothing could be verified: "+
+			"delete the topics and the group of the app, or feed another cluster", flightsTopic, there)
 	}
 	fmt.Fprintf(stderr, "feeding %s flights into %d partitions of topic %s\n", thousands(c.Records), partitions, flightsTopic)
 	client, err := c.connect(ctx, feedPartitioner())

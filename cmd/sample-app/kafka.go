@@ -7,8 +7,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"slices"
+	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -156,7 +159,12 @@ func (c *config) connect(ctx context.Context, more ...kgo.Opt) (*kgo.Client, err
 	if err != nil {
 		return nil, err
 	}
-	client, err := kgo.NewClient(append(append(opts, kgo.SeedBrokers(c.Brokers...), kgo.ClientID("sample-app"), kgo.DisableClientMetrics()), more...)...)
+	client, err := kgo.NewClient(slices.Concat(opts, []kgo.Opt{
+		kgo.SeedBrokers(c.Brokers...),
+		kgo.ClientID("sample-app"),
+		kgo.DisableClientMetrics(),
+		kgo.MetadataMinAge(250 * time.Millisecond), // topics that were just made are seen soon
+	}, more)...)
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
@@ -164,7 +172,12 @@ func (c *config) connect(ctx context.Context, more ...kgo.Opt) (*kgo.Client, err
 	defer cancel()
 	if err := client.Ping(reach); err != nil {
 		client.Close()
-		return nil, fmt.Errorf("no broker of %v can be used: %w; see that they run, that the addresses are right, and tls and sasl as they ask for", c.Brokers, err)
+		way := "see that they run, that the addresses are right, and tls and sasl as they ask for"
+		if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+			// Brokers that refuse a password say so; some only hang up.
+			way = "the broker hangs up: see whether tls and sasl are as it asks for, and the password right"
+		}
+		return nil, fmt.Errorf("no broker of %v can be used: %w; %s", c.Brokers, err, way)
 	}
 	return client, nil
 }

@@ -193,6 +193,9 @@ func figuresOf(s framework.Snapshot) []any {
 		"records", n.Records, "commits", n.Commits, "aborts", n.Aborts, "sidelined", n.Sidelined,
 		"restored", n.RecordsRestored, "rebalances", n.Rebalances, "running", len(s.Tasks), "restoring", len(s.Restoring),
 	}
+	if len(n.Dropped) > 0 {
+		out = append(out, "dropped", n.Dropped)
+	}
 	if at != math.MaxInt64 && at != noWindowEnd {
 		out = append(out, "watermark", time.UnixMilli(at).UTC().Format(time.RFC3339))
 	}

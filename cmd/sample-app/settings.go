@@ -88,40 +88,164 @@ func (s *setting) flag() string {
 // settings is everything that can be configured, in the order in which it is told. Help, documentation, --print-config and the names
 // that are suggested for mistyped ones come from here.
 var settings = []setting{
-	{key: "brokers", in: inAll, kafka: "bootstrap.servers", doc: "some brokers of the cluster, as host:port, separated by commas; required", set: brokers},
-	{key: "app-id", in: inRun, initial: appID, kafka: "application.id", doc: "name of the application: the consumer group, and how its internal topics and transactions begin", set: verbatim(func(c *config) *string { return &c.AppID })},
-	{key: "instance", in: inRun, kafka: "group.instance.id", doc: "name of this process among those of the application; without one, that of the state directory, or a random one", set: verbatim(func(c *config) *string { return &c.Instance })},
-	{key: "keep-membership", in: inRun, initial: "false", bool: true, doc: "leave the places in the group to whoever comes back under the same name, for rolling restarts", set: boolean(func(c *config) *bool { return &c.KeepMembership })},
-	{key: "workers", in: inRun, initial: "1", kafka: "num.stream.threads", doc: "workers of this process: each is a member of the group with a transactional producer", set: number(func(c *config) *int { return &c.Workers }, 1)},
-	{key: "state", in: inRun, initial: "memory", doc: "where stores are kept: memory, or pebble, which is on disk", set: choice(func(c *config) *string { return &c.State }, "memory", "pebble")},
-	{key: "state-dir", in: inRun, kafka: "state.dir", doc: "directory of state pebble, for this process alone", set: verbatim(func(c *config) *string { return &c.StateDir })},
-	{key: "commit-interval", in: inRun, initial: "100ms", kafka: "commit.interval.ms", doc: "longest time between two commits", set: duration(func(c *config) *time.Duration { return &c.CommitInterval })},
-	{key: "session-timeout", in: inRun, initial: "15s", kafka: "session.timeout.ms", doc: "how long the group waits for a process that gives no sign of life; brokers take 6s and more by default", set: duration(func(c *config) *time.Duration { return &c.SessionTimeout })},
-	{key: "transaction-timeout", in: inRun, initial: "30s", kafka: "transaction.timeout.ms", doc: "how long a transaction may be open before the broker aborts it; not below session-timeout", set: duration(func(c *config) *time.Duration { return &c.TransactionTimeout })},
-	{key: "topic-timeout", in: inRun, initial: "1m", doc: "how long the start waits for brokers and topics that are not there", set: duration(func(c *config) *time.Duration { return &c.TopicTimeout })},
-	{key: "replication-factor", in: inRun | inFeed, initial: "-1", kafka: "replication.factor", doc: "replicas of the topics that are made; -1 is the brokers' default", set: replicas},
-	{key: "drain-timeout", in: inRun, initial: "10s", doc: "how long the work in progress may take to finish after SIGTERM or SIGINT", set: duration(func(c *config) *time.Duration { return &c.DrainTimeout })},
+	{
+		key: "brokers", in: inAll, kafka: "bootstrap.servers",
+		doc: "some brokers of the cluster, as host:port, separated by commas; required",
+		set: brokers,
+	},
+	{
+		key: "app-id", in: inRun, initial: appID, kafka: "application.id",
+		doc: "name of the application: the consumer group, and how its internal topics and transactions begin",
+		set: verbatim(func(c *config) *string { return &c.AppID }),
+	},
+	{
+		key: "instance", in: inRun, kafka: "group.instance.id",
+		doc: "name of this process among those of the application; without one, that of the state directory, or a random one",
+		set: verbatim(func(c *config) *string { return &c.Instance }),
+	},
+	{
+		key: "keep-membership", in: inRun, initial: "false", bool: true,
+		doc: "leave the places in the group to whoever comes back under the same name, for rolling restarts",
+		set: boolean(func(c *config) *bool { return &c.KeepMembership }),
+	},
+	{
+		key: "workers", in: inRun, initial: "1", kafka: "num.stream.threads",
+		doc: "workers of this process: each is a member of the group with a transactional producer",
+		set: number(func(c *config) *int { return &c.Workers }, 1),
+	},
+	{
+		key: "state", in: inRun, initial: "memory",
+		doc: "where stores are kept: memory, or pebble, which is on disk",
+		set: choice(func(c *config) *string { return &c.State }, "memory", "pebble"),
+	},
+	{
+		key: "state-dir", in: inRun, kafka: "state.dir",
+		doc: "directory of state pebble, for this process alone",
+		set: verbatim(func(c *config) *string { return &c.StateDir }),
+	},
+	{
+		key: "commit-interval", in: inRun, initial: "100ms", kafka: "commit.interval.ms",
+		doc: "longest time between two commits",
+		set: duration(func(c *config) *time.Duration { return &c.CommitInterval }),
+	},
+	{
+		key: "session-timeout", in: inRun, initial: "15s", kafka: "session.timeout.ms",
+		doc: "how long the group waits for a process that gives no sign of life; brokers take 6s and more by default",
+		set: duration(func(c *config) *time.Duration { return &c.SessionTimeout }),
+	},
+	{
+		key: "transaction-timeout", in: inRun, initial: "30s", kafka: "transaction.timeout.ms",
+		doc: "how long a transaction may be open before the broker aborts it; not below session-timeout",
+		set: duration(func(c *config) *time.Duration { return &c.TransactionTimeout }),
+	},
+	{
+		key: "topic-timeout", in: inRun, initial: "1m",
+		doc: "how long the start waits for brokers and topics that are not there",
+		set: duration(func(c *config) *time.Duration { return &c.TopicTimeout }),
+	},
+	{
+		key: "replication-factor", in: inRun | inFeed, initial: "-1", kafka: "replication.factor",
+		doc: "replicas of the topics that are made; -1 is the brokers' default",
+		set: replicas,
+	},
+	{
+		key: "drain-timeout", in: inRun, initial: "10s",
+		doc: "how long the work in progress may take to finish after SIGTERM or SIGINT",
+		set: duration(func(c *config) *time.Duration { return &c.DrainTimeout }),
+	},
 
-	{key: "tls.enabled", in: inAll, initial: "false", bool: true, kafka: "security.protocol", doc: "talk TLS to the brokers, 1.2 or newer", set: boolean(func(c *config) *bool { return &c.TLS.Enabled })},
-	{key: "tls.ca-file", in: inAll, kafka: "ssl.truststore.location", doc: "PEM file of the authorities that sign the brokers' certificates; without it, those of the system", set: verbatim(func(c *config) *string { return &c.TLS.CAFile })},
-	{key: "tls.server-name", in: inAll, doc: "name that the brokers' certificates must have; without it, that of each broker's address", set: verbatim(func(c *config) *string { return &c.TLS.ServerName })},
-	{key: "tls.cert-file", in: inAll, kafka: "ssl.keystore.location", doc: "PEM file of this client's certificate, for mTLS; read again for each connection", set: verbatim(func(c *config) *string { return &c.TLS.CertFile })},
-	{key: "tls.key-file", in: inAll, secret: true, kafka: "ssl.key.location", doc: "PEM file of the certificate's private key", set: verbatim(func(c *config) *string { return &c.TLS.KeyFile })},
-	{key: "sasl.mechanism", in: inAll, kafka: "sasl.mechanism", doc: strings.Join(mechanisms, ", ") + "; without one there is no SASL", set: choice(func(c *config) *string { return &c.SASL.Mechanism }, append([]string{""}, mechanisms...)...)},
-	{key: "sasl.username", in: inAll, doc: "user of PLAIN and SCRAM", set: verbatim(func(c *config) *string { return &c.SASL.Username })},
-	{key: "sasl.password-file", in: inAll, secret: true, doc: "file of the password, one line; read again for each connection", set: verbatim(func(c *config) *string { return &c.SASL.PasswordFile })},
-	{key: "sasl.token-file", in: inAll, secret: true, doc: "file of the token of OAUTHBEARER, one line; read again for each connection", set: verbatim(func(c *config) *string { return &c.SASL.TokenFile })},
-	{key: "sasl.allow-plaintext", in: inAll, initial: "false", bool: true, doc: "send password or token of PLAIN and OAUTHBEARER without TLS, for everybody on the network to read", set: boolean(func(c *config) *bool { return &c.SASL.AllowPlaintext })},
+	{
+		key: "tls.enabled", in: inAll, initial: "false", bool: true, kafka: "security.protocol",
+		doc: "talk TLS to the brokers, 1.2 or newer",
+		set: boolean(func(c *config) *bool { return &c.TLS.Enabled }),
+	},
+	{
+		key: "tls.ca-file", in: inAll, kafka: "ssl.truststore.location",
+		doc: "PEM file of the authorities that sign the brokers' certificates; without it, those of the system",
+		set: verbatim(func(c *config) *string { return &c.TLS.CAFile }),
+	},
+	{
+		key: "tls.server-name", in: inAll,
+		doc: "name that the brokers' certificates must have; without it, that of each broker's address",
+		set: verbatim(func(c *config) *string { return &c.TLS.ServerName }),
+	},
+	{
+		key: "tls.cert-file", in: inAll, kafka: "ssl.keystore.location",
+		doc: "PEM file of this client's certificate, for mTLS; read again for each connection",
+		set: verbatim(func(c *config) *string { return &c.TLS.CertFile }),
+	},
+	{
+		key: "tls.key-file", in: inAll, secret: true, kafka: "ssl.key.location",
+		doc: "PEM file of the certificate's private key",
+		set: verbatim(func(c *config) *string { return &c.TLS.KeyFile }),
+	},
+	{
+		key: "sasl.mechanism", in: inAll, kafka: "sasl.mechanism",
+		doc: strings.Join(mechanisms, ", ") + "; without one there is no SASL",
+		set: choice(func(c *config) *string { return &c.SASL.Mechanism }, append([]string{""}, mechanisms...)...),
+	},
+	{
+		key: "sasl.username", in: inAll,
+		doc: "user of PLAIN and SCRAM",
+		set: verbatim(func(c *config) *string { return &c.SASL.Username }),
+	},
+	{
+		key: "sasl.password-file", in: inAll, secret: true,
+		doc: "file of the password, one line; read again for each connection",
+		set: verbatim(func(c *config) *string { return &c.SASL.PasswordFile }),
+	},
+	{
+		key: "sasl.token-file", in: inAll, secret: true,
+		doc: "file of the token of OAUTHBEARER, one line; read again for each connection",
+		set: verbatim(func(c *config) *string { return &c.SASL.TokenFile }),
+	},
+	{
+		key: "sasl.allow-plaintext", in: inAll, initial: "false", bool: true,
+		doc: "send password or token of PLAIN and OAUTHBEARER without TLS, for everybody on the network to read",
+		set: boolean(func(c *config) *bool { return &c.SASL.AllowPlaintext }),
+	},
 
-	{key: "http.addr", in: inRun, doc: "address for metrics and probes, as host:port; none without it", set: verbatim(func(c *config) *string { return &c.HTTPAddr })},
-	{key: "log.format", in: inAll, initial: "auto", doc: "json, text, or auto: text on a terminal and else json", set: choice(func(c *config) *string { return &c.LogFormat }, "auto", "json", "text")},
-	{key: "log.level", in: inAll, initial: "info", doc: "debug, info, warn or error", set: choice(func(c *config) *string { return &c.LogLevel }, "debug", "info", "warn", "error")},
-	{key: "log.progress", in: inRun, initial: "30s", doc: "how often the log says how far the app is", set: duration(func(c *config) *time.Duration { return &c.ProgressEvery })},
+	{
+		key: "http.addr", in: inRun,
+		doc: "address for metrics and probes, as host:port; none without it",
+		set: verbatim(func(c *config) *string { return &c.HTTPAddr }),
+	},
+	{
+		key: "log.format", in: inAll, initial: "auto",
+		doc: "json, text, or auto: text on a terminal and else json",
+		set: choice(func(c *config) *string { return &c.LogFormat }, "auto", "json", "text"),
+	},
+	{
+		key: "log.level", in: inAll, initial: "info",
+		doc: "debug, info, warn or error",
+		set: choice(func(c *config) *string { return &c.LogLevel }, "debug", "info", "warn", "error"),
+	},
+	{
+		key: "log.progress", in: inRun, initial: "30s",
+		doc: "how often the log says how far the app is",
+		set: duration(func(c *config) *time.Duration { return &c.ProgressEvery }),
+	},
 
-	{key: "feed.records", short: "records", in: inFeed | inVerify, initial: "20000", doc: "how many flights; beyond 20000 the file repeats, 90 days later each time", set: number(func(c *config) *int { return &c.Records }, 1)},
-	{key: "feed.partitions", short: "partitions", in: inFeed, initial: "4", doc: "partitions of the topics that are missing", set: number(func(c *config) *int { return &c.Partitions }, 1)},
-	{key: "feed.rate", short: "rate", in: inFeed, initial: "0", doc: "flights a second; 0 is as many as there can be", set: number(func(c *config) *int { return &c.Rate }, 0)},
-	{key: "verify.timeout", short: "timeout", in: inVerify, initial: "90s", doc: "how long to wait while nothing new comes from the feed or the app", set: duration(func(c *config) *time.Duration { return &c.VerifyTimeout })},
+	{
+		key: "feed.records", short: "records", in: inFeed | inVerify, initial: "20000",
+		doc: "how many flights; beyond 20000 the file repeats, 90 days later each time",
+		set: number(func(c *config) *int { return &c.Records }, 1),
+	},
+	{
+		key: "feed.partitions", short: "partitions", in: inFeed, initial: "4",
+		doc: "partitions of the topics that are missing",
+		set: number(func(c *config) *int { return &c.Partitions }, 1),
+	},
+	{
+		key: "feed.rate", short: "rate", in: inFeed, initial: "0",
+		doc: "flights a second; 0 is as many as there can be",
+		set: number(func(c *config) *int { return &c.Rate }, 0),
+	},
+	{
+		key: "verify.timeout", short: "timeout", in: inVerify, initial: "90s",
+		doc: "how long to wait while nothing new comes from the feed or the app",
+		set: duration(func(c *config) *time.Duration { return &c.VerifyTimeout }),
+	},
 }
 
 func settingOf(key string) *setting {

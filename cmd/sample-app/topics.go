@@ -18,36 +18,43 @@ import (
 	"github.com/headrace/headrace/cmd/sample-app/data"
 )
 
-// appTopics are the topics that the app does not make itself. The flights are of 2001, and so are the results: with a retention they
-// would be deleted as soon as they are written.
-var appTopics = []struct {
+// appTopic is a topic that the app does not make itself.
+type appTopic struct {
 	name    string
 	configs map[string]string
-}{
-	{flightsTopic, map[string]string{"retention.ms": "-1"}},
-	{airportsTopic, map[string]string{"cleanup.policy": "compact"}},
-	{delaysTopic, map[string]string{"retention.ms": "-1"}},
-	{lateTopic, map[string]string{"retention.ms": "-1"}},
 }
+
+// The flights are of 2001, and so are the results: with a retention they would be deleted as soon as they are written.
+//
+// The app waits until all its topics are there, and reads a table up to the end that it has then. So the table is made and filled
+// before the others are made: an app that runs already finds an airport for each flight.
+var (
+	tableTopics = []appTopic{{airportsTopic, map[string]string{"cleanup.policy": "compact"}}}
+	otherTopics = []appTopic{
+		{delaysTopic, map[string]string{"retention.ms": "-1"}},
+		{lateTopic, map[string]string{"retention.ms": "-1"}},
+		{flightsTopic, map[string]string{"retention.ms": "-1"}},
+	}
+)
 
 // leadersTimeout is how long a topic that was just made may have no leaders.
 const leadersTimeout = 30 * time.Second
 
-// makeTopics makes what is missing, checks what is there, and returns how many partitions the topic of the flights has. told is
-// called for each topic that it makes.
-func makeTopics(ctx context.Context, adm *kadm.Client, partitions int, replicas int16, told func(topic string)) (int, error) {
+// makeTopics makes what is missing of the topics, in their order, checks what is there, and returns when all have leaders. told is
+// called for each that it makes.
+func makeTopics(ctx context.Context, adm *kadm.Client, topics []appTopic, partitions int, replicas int16, told func(topic string)) error {
 	var names []string
-	for _, t := range appTopics {
+	for _, t := range topics {
 		names = append(names, t.name)
 	}
 	have, err := adm.ListTopics(ctx, names...)
 	if err != nil {
-		return 0, fmt.Errorf("look for topics: %w", err)
+		return fmt.Errorf("look for topics: %w", err)
 	}
-	for _, t := range appTopics {
+	for _, t := range topics {
 		if have.Has(t.name) {
 			if err := checkRetention(ctx, adm, t.name); err != nil {
-				return 0, err
+				return err
 			}
 			continue
 		}
@@ -56,7 +63,7 @@ func makeTopics(ctx context.Context, adm *kadm.Client, partitions int, replicas 
 			configs[k] = &v
 		}
 		if _, err := adm.CreateTopic(ctx, int32(partitions), replicas, configs, t.name); err != nil {
-			return 0, fmt.Errorf("make topic %s with %d partitions: %w", t.name, partitions, err)
+			return fmt.Errorf("make topic %s with %d partitions: %w", t.name, partitions, err)
 		}
 		told(t.name)
 	}
@@ -67,11 +74,11 @@ func makeTopics(ctx context.Context, adm *kadm.Client, partitions int, replicas 
 	for {
 		have, err = adm.ListTopics(ctx, names...)
 		if err == nil && led(have, names) {
-			return len(have[flightsTopic].Partitions), nil
+			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return 0, context.Cause(ctx)
+			return context.Cause(ctx)
 		case <-tick.C:
 		}
 	}
@@ -132,6 +139,9 @@ func fedSoFar(ctx context.Context, adm *kadm.Client) (partitions int, records in
 	return len(have[flightsTopic].Partitions), records, nil
 }
 
+// tableTime is the event time of the airports: before all flights, since a task that has both takes what is older first.
+var tableTime = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // loadAirports writes the table that the flights are joined with.
 func loadAirports(ctx context.Context, client *kgo.Client) error {
 	zr, err := gzip.NewReader(bytes.NewReader(data.Airports))
@@ -148,7 +158,7 @@ func loadAirports(ctx context.Context, client *kgo.Client) error {
 		if err != nil {
 			return err
 		}
-		records = append(records, &kgo.Record{Topic: airportsTopic, Key: []byte(row[0]), Value: value})
+		records = append(records, &kgo.Record{Topic: airportsTopic, Key: []byte(row[0]), Value: value, Timestamp: tableTime})
 	}
 	if err := client.ProduceSync(ctx, records...).FirstErr(); err != nil {
 		return fmt.Errorf("airports: cannot load the table: %w", err)
