@@ -75,9 +75,11 @@ kill -0 "$feed" || {
 	echo "product: the feed was over before anything was killed; give a smaller RATE" >&2
 	exit 1
 }
-kill -9 "$b"
+{
+	kill -9 "$b"
+	wait "$b" || true
+} 2>/dev/null # without bash's own remark
 echo "killed a process with kill -9: $(tail -n 1 "$dir/feed.log")"
-{ wait "$b" || true; } 2>/dev/null
 start b
 b=$started
 wait "$feed"

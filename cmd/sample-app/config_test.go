@@ -59,7 +59,7 @@ func TestPrecedenceIsFileEnvironmentFlags(t *testing.T) {
 func TestEverySettingArrivesFromEverywhere(t *testing.T) {
 	t.Parallel()
 	values := map[string]string{
-		"brokers": "h:1", "state": "pebble", "replication-factor": "3", "sasl.mechanism": "SCRAM-SHA-512", "log.format": "json", "log.level": "warn",
+		"brokers": "h:1", "state": "pebble", "guarantee": "at-least-once", "replication-factor": "3", "sasl.mechanism": "SCRAM-SHA-512", "log.format": "json", "log.level": "warn",
 	}
 	fields := func(c *config) map[string]any {
 		out := map[string]any{}
@@ -148,7 +148,7 @@ func TestFrameworkGetsWhatWasConfigured(t *testing.T) {
 	dir := t.TempDir()
 	c, _, err := settle(nil, "--brokers", "a:1,b:2", "--app-id", "id", "--instance", "me", "--keep-membership", "--workers", "3",
 		"--state", "pebble", "--state-dir", dir, "--commit-interval", "5ms", "--session-timeout", "7s", "--transaction-timeout", "8s",
-		"--topic-timeout", "9s", "--replication-factor", "3")
+		"--topic-timeout", "9s", "--guarantee", "at-least-once", "--replication-factor", "3")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestFrameworkGetsWhatWasConfigured(t *testing.T) {
 	want := framework.Config{
 		Brokers: []string{"a:1", "b:2"}, AppID: "id", Instance: "me", KeepMembership: true, Workers: 3,
 		CommitInterval: 5 * time.Millisecond, MinCommitInterval: 5 * time.Millisecond, SessionTimeout: 7 * time.Second,
-		TransactionTimeout: 8 * time.Second, TopicTimeout: 9 * time.Second, ReplicationFactor: 3,
+		TransactionTimeout: 8 * time.Second, TopicTimeout: 9 * time.Second, Guarantee: framework.AtLeastOnce, ReplicationFactor: 3,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)

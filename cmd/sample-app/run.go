@@ -66,9 +66,13 @@ func (c *config) framework(top *topology.Topology, log *slog.Logger) (framework.
 	if c.State == "pebble" {
 		provider = pebblestore.New(pebblestore.Config{Dir: c.StateDir, Logger: log})
 	}
+	guarantee := framework.ExactlyOnce
+	if c.Guarantee == atLeastOnce {
+		guarantee = framework.AtLeastOnce
+	}
 	return framework.Config{
 		AppID: c.AppID, Brokers: c.Brokers, Topology: top, State: provider,
-		Workers: c.Workers, Instance: c.Instance, KeepMembership: c.KeepMembership,
+		Workers: c.Workers, Instance: c.Instance, KeepMembership: c.KeepMembership, Guarantee: guarantee,
 		CommitInterval: c.CommitInterval, MinCommitInterval: min(c.CommitInterval, 10*time.Millisecond),
 		SessionTimeout: c.SessionTimeout, TransactionTimeout: c.TransactionTimeout, TopicTimeout: c.TopicTimeout,
 		ReplicationFactor: c.ReplicationFactor, Logger: log, Kafka: opts,

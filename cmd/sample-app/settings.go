@@ -18,6 +18,7 @@ type config struct {
 	KeepMembership     bool
 	Workers            int
 	State, StateDir    string
+	Guarantee          string
 	CommitInterval     time.Duration
 	SessionTimeout     time.Duration
 	TransactionTimeout time.Duration
@@ -72,7 +73,12 @@ type setting struct {
 	set    func(*config, string) error
 }
 
-const envPrefix = "HEADRACE_"
+const (
+	envPrefix = "HEADRACE_"
+
+	exactlyOnce = "exactly-once"
+	atLeastOnce = "at-least-once"
+)
 
 func (s *setting) env() string {
 	return envPrefix + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(s.key))
@@ -122,6 +128,11 @@ var settings = []setting{
 		key: "state-dir", in: inRun, kafka: "state.dir",
 		doc: "directory of state pebble, for this process alone",
 		set: verbatim(func(c *config) *string { return &c.StateDir }),
+	},
+	{
+		key: "guarantee", in: inRun, initial: exactlyOnce, kafka: "processing.guarantee",
+		doc: "exactly-once, or at-least-once, which needs no transactions and may count a flight twice after a failure",
+		set: choice(func(c *config) *string { return &c.Guarantee }, exactlyOnce, atLeastOnce),
 	},
 	{
 		key: "commit-interval", in: inRun, initial: "100ms", kafka: "commit.interval.ms",
