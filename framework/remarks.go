@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/internal/engine"
+	"github.com/headrace/headrace/internal/graph"
 )
 
 const (
@@ -33,6 +34,7 @@ type remarks struct {
 	panicked map[string]bool      // operators whose panic has been logged with its stack
 	hangs    map[string]time.Time // when each warning of an open transaction was last said
 	inputs   time.Time            // when inputs were last looked at
+	dropped  map[string]bool      // operators and reasons of drops that were said
 }
 
 // waiting is an operator that does not know the time yet.
@@ -55,6 +57,22 @@ func (w *worker) remark(now time.Time) {
 	}
 	w.remarkWindows(now)
 	w.remarkHangs(now)
+	w.remarkDrops()
+}
+
+// remarkDrops warns, once for each operator, of records that went no further for a reason that is more often a mistake than meant: a key
+// that is not in the table, and no key where one is needed. The counters have the rest.
+func (w *worker) remarkDrops() {
+	for _, d := range w.tally.drops.list(w.app.layout) {
+		if d.Reason != graph.NoMatch.String() && d.Reason != graph.NullKey.String() || w.remarks.dropped[d.Operator+d.Reason] {
+			continue
+		}
+		if w.remarks.dropped == nil {
+			w.remarks.dropped = make(map[string]bool)
+		}
+		w.remarks.dropped[d.Operator+d.Reason] = true
+		w.log.Warn("records are dropped", "operator", d.Operator, "reason", d.Reason, "records", d.Records)
+	}
 }
 
 // remarkWindows warns of windows that cannot close because a partition that feeds them has had no record yet.

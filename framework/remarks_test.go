@@ -292,3 +292,29 @@ func TestWaitingForTheGroupIsSaid(t *testing.T) {
 		}
 	})
 }
+
+// Records without a key in front of something keyed are warned of, once, with operator and reason.
+func TestDropsThatMayBeMistakesAreSaid(t *testing.T) {
+	bubble(t, func(w *world) {
+		j := newJournal()
+		b := topology.NewBuilder()
+		in := topology.From(b, topology.Topic("in", serde.String(), serde.String()))
+		topology.Count(in.GroupByKey(), "counts").To(topology.Topic("out", serde.String(), serde.Int64()))
+		top, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := w.start("a", j.into(func(c *framework.Config) { c.Topology = top }))
+		m.runs(partitions)
+		for range 3 {
+			w.c.Produce(t, &kgo.Record{Topic: "in", Partition: 1, Value: []byte("no key")})
+			time.Sleep(5 * time.Second) // in a bubble
+		}
+		m.stop()
+		got := j.with("records are dropped")
+		want := map[string]string{"reason": "null-key", "operator": "KSTREAM-AGGREGATE-0000000001", "records": "1"}
+		if len(got) != 1 || got[0].level != slog.LevelWarn || cmp.Diff(want, got[0].attrs) != "" {
+			t.Errorf("logged %v, want one warning with %v", got, want)
+		}
+	})
+}

@@ -17,6 +17,9 @@ type TaskID struct {
 // String returns the id as Kafka Streams writes it.
 func (id TaskID) String() string { return fmt.Sprintf("%d_%d", id.SubTopology, id.Partition) }
 
+// MarshalText is String: logs in JSON have it so, too.
+func (id TaskID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
 // Config is what a task is made of.
 type Config struct {
 	ID  TaskID
