@@ -413,7 +413,7 @@ func (k *Kafka) Kill() {
 // connections when Restart returns. It fails as StartKafka does, and after Close.
 //
 // A transaction whose end was being written when a single broker went down may stay open in its partitions for ever (seen with
-// Kafka 4.3.1, after kills and in order): readers that are read-committed wait at it, and kafka-transactions.sh --abort ends it.
+// Kafka 4.3.1, after kills and in order): readers that are read-committed wait at it, and kafka-transactions.sh abort ends it.
 func (k *Kafka) Restart() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

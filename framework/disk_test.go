@@ -213,6 +213,23 @@ func TestAppOnAFullDisk(t *testing.T) {
 			t.Errorf("%d tasks wait, because of %v; want %d, because the disk is still full", n, why, len(stops))
 		}
 		full := time.Since(began)
+		tries := make(map[string][]line)
+		for _, l := range j.with("task cannot be made yet") {
+			tries[l.attrs["task"]] = append(tries[l.attrs["task"]], l)
+		}
+		for task, lines := range tries {
+			if unsaid := lines[len(lines)-1].attrs["unsaid"]; len(lines) < 2 || unsaid == "" {
+				t.Errorf("task %s is said %d times not to be made yet, the last time with %q unsaid before", task, len(lines), unsaid)
+			}
+			for i := range lines[1:] {
+				if after := lines[i+1].at.Sub(lines[i].at); after < 10*time.Second {
+					t.Errorf("task %s: the log says again after %v that it cannot be made yet", task, after)
+				}
+			}
+		}
+		if len(tries) != len(stops) {
+			t.Errorf("the log names %d tasks that cannot be made yet, want %d", len(tries), len(stops))
+		}
 		if got := at(repartition, stops); got != still {
 			t.Errorf("tasks on a full disk have committed %d offsets", got-still)
 		}

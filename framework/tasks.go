@@ -272,7 +272,7 @@ func (w *worker) start(t *task, first func(context.Context) error) {
 			}
 			b.progress.fail(out.err)
 			if ctx.Err() == nil {
-				w.log.Warn("task cannot be made yet", "task", t.id, "err", out.err, "attempt", n+1)
+				w.notYet(t.id, n+1, out.err)
 			}
 			if err := out.failed(out.err); err != nil {
 				w.log.Warn("the task's state is not closed well", "task", t.id, "err", err)
@@ -287,6 +287,18 @@ func (w *worker) start(t *task, first func(context.Context) error) {
 		w.mu.Unlock()
 		w.wake()
 	})
+}
+
+// notYet logs that a task cannot be made. It may be tried for hours, as on a disk that is full.
+func (w *worker) notYet(id engine.TaskID, attempt int, err error) {
+	log, attrs := w.log.Debug, []any{"task", id, "err", err, "attempt", attempt}
+	if ok, unsaid := w.app.quiet.say("not made "+id.String(), time.Now()); ok {
+		log = w.log.Warn
+		if unsaid > 0 {
+			attrs = append(attrs, "unsaid", unsaid)
+		}
+	}
+	log("task cannot be made yet", attrs...)
 }
 
 // make does what needs no gate: positions, store, restore. It runs on the goroutine of the build and touches nothing of the worker
