@@ -19,8 +19,8 @@ var ErrClosed = errors.New("framework: the app has run already; make another wit
 // two processes run with the same Config.Instance, or on copies of one state directory.
 var ErrFenced = errors.New("framework: another process uses this instance; give each process its own Config.Instance, or a state directory that is no copy")
 
-// errAnotherTopology is what a worker waits for under the state Joining.
-var errAnotherTopology = errors.New("framework: another topology runs in this group, so that there are no tasks for this one; " +
+// ErrAnotherTopology is wrapped by WorkerStatus.Err of a worker that stays Joining because the leader of the group runs another topology.
+var ErrAnotherTopology = errors.New("framework: another topology runs in this group, so that there are no tasks for this one; " +
 	"stop the old version everywhere, or give the new one another Config.AppID")
 
 // RecordError is a record that could not be processed under the policy topology.Fail: it cannot be decoded, has a negative timestamp, or

@@ -74,7 +74,7 @@ func (w *worker) reassign(ctx context.Context) error {
 	if version != w.version {
 		w.version = version
 		if leaders, is := s.owns.stranger(); is {
-			w.noteErr("group", fmt.Errorf("%w (fingerprint %s, this is %s)", errAnotherTopology, fingerprint(leaders), fingerprint(w.app.set.fingerprint)))
+			w.noteErr("group", fmt.Errorf("%w (fingerprint %s, this is %s)", ErrAnotherTopology, fingerprint(leaders), fingerprint(w.app.set.fingerprint)))
 		}
 		if w.follow(owned) {
 			w.sawRebalance()

@@ -24,15 +24,17 @@ var (
 // short gives the names that the table uses for import paths outside the
 // standard library; whatever is not here is written out in full.
 var short = map[string]string{
-	"btree":     "github.com/tidwall/btree",
-	"go-pretty": "github.com/jedib0t/go-pretty/v6",
-	"kadm":      "github.com/twmb/franz-go/pkg/kadm",
-	"kerr":      "github.com/twmb/franz-go/pkg/kerr",
-	"kfake":     "github.com/twmb/franz-go/pkg/kfake",
-	"kgo":       "github.com/twmb/franz-go/pkg/kgo",
-	"kmsg":      "github.com/twmb/franz-go/pkg/kmsg",
-	"pebble":    "github.com/cockroachdb/pebble/v2",
-	"term":      "golang.org/x/term",
+	"btree":      "github.com/tidwall/btree",
+	"go-pretty":  "github.com/jedib0t/go-pretty/v6",
+	"kadm":       "github.com/twmb/franz-go/pkg/kadm",
+	"kerr":       "github.com/twmb/franz-go/pkg/kerr",
+	"kfake":      "github.com/twmb/franz-go/pkg/kfake",
+	"kgo":        "github.com/twmb/franz-go/pkg/kgo",
+	"kmsg":       "github.com/twmb/franz-go/pkg/kmsg",
+	"kprom":      "github.com/twmb/franz-go/plugin/kprom",
+	"pebble":     "github.com/cockroachdb/pebble/v2",
+	"prometheus": "github.com/prometheus/client_golang",
+	"term":       "golang.org/x/term",
 }
 
 // parseTable reads the one table whose first column is headed "package". It is
