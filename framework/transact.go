@@ -35,6 +35,19 @@ func (w *worker) mayCommit(now time.Time) bool {
 	return !w.session.owns.isJoining() && !now.Before(w.restUntil)
 }
 
+// caughtUp says that nothing is known to be in the input that has not been taken in. A queue that is empty says less: the next records
+// may be on their way, and a commit for each fetch would take its time from them.
+func (w *worker) caughtUp() bool {
+	for _, t := range w.running {
+		for _, in := range t.inputs {
+			if in.pushed < in.end {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // commitIfDue commits when the worker has caught up with its input, though not too often; at the latest after CommitInterval; early
 // when much has gathered or the group waits.
 func (w *worker) commitIfDue(ctx context.Context) error {
@@ -49,7 +62,7 @@ func (w *worker) commitIfDue(ctx context.Context) error {
 	switch {
 	case !w.mayCommit(now):
 		return nil
-	case w.idle && now.Sub(w.lastEnd) >= w.app.set.MinCommitInterval:
+	case w.idle && w.caughtUp() && now.Sub(w.lastEnd) >= w.app.set.MinCommitInterval:
 	case now.Sub(w.pendingSince) >= w.app.set.CommitInterval:
 	case w.session.blocked.Load():
 	case w.bytesDue():

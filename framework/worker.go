@@ -352,7 +352,11 @@ func (w *worker) waitTime(now time.Time) time.Duration {
 		wait = tick / 5
 	}
 	if !w.pendingSince.IsZero() {
-		wait = min(wait, max(w.app.set.MinCommitInterval, w.app.set.TxnGap)-now.Sub(w.lastEnd))
+		due := max(w.app.set.MinCommitInterval, w.app.set.TxnGap) - now.Sub(w.lastEnd)
+		if !w.caughtUp() { // what is on its way ends the wait
+			due = w.app.set.CommitInterval - now.Sub(w.pendingSince)
+		}
+		wait = min(wait, due)
 		wait = max(wait, time.Millisecond)
 		if !w.mayCommit(now) {
 			wait = tick / 5 // nothing can be committed before that is over, and nobody tells when
