@@ -113,6 +113,8 @@ func (w *worker) begun(b *batch, now time.Time) {
 // produced takes in what the transaction has written. It has to be called before the writer's records are taken back.
 func (w *worker) produced(b *batch) {
 	w.txn.Tasks = len(b.tasks)
+	var topic string // of the records and bytes that come next to each other
+	var run flow
 	for i := range w.writer.used {
 		r := w.writer.recordAt(i)
 		if r.Key == nil && r.Value == nil && len(r.Headers) == 1 {
@@ -124,8 +126,14 @@ func (w *worker) produced(b *batch) {
 		}
 		w.txn.Records++
 		w.txn.Bytes += bytes
-		w.sent.add(r.Topic, 1, bytes)
+		if r.Topic != topic {
+			w.sent.add(topic, run.records, run.bytes)
+			topic, run = r.Topic, flow{}
+		}
+		run.records++
+		run.bytes += bytes
 	}
+	w.sent.add(topic, run.records, run.bytes)
 }
 
 // committed counts the transaction, and tells of it, now that it is known to have committed and its stores have it.

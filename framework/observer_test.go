@@ -257,6 +257,11 @@ func TestFlows(t *testing.T) {
 			t.Errorf("written (-want +got):\n%s", diff)
 		}
 		for _, task := range s.Tasks {
+			for _, src := range task.Sources {
+				if src.Topic == "in" && (src.End != 100 || src.Offset != 100) {
+					t.Errorf("in[%d] is at %d of %d, want 100 of 100", src.Partition, src.Offset, src.End)
+				}
+			}
 			if task.StateBytes != 0 && strings.HasPrefix(task.ID, "0_") {
 				t.Errorf("task %s has no stores and %d bytes of state", task.ID, task.StateBytes)
 			}

@@ -12,8 +12,8 @@ import (
 )
 
 // Stall is a worker that has been at the same thing for longer than Config.TaskTimeout: the topology's own code does not return, or a
-// disk does not answer. Nothing of the worker's tasks is processed meanwhile, and after Config.SessionTimeout the heartbeats of the
-// client still keep the group from giving them to others: somebody has to look, or to restart the process.
+// disk does not answer. Nothing of the worker's tasks is processed meanwhile, and nobody else gets them, since the client goes on
+// sending heartbeats: somebody has to look, or to restart the process.
 type Stall struct {
 	Worker int
 	// Doing is what it is at: "step", processing records and what time has made due; "commit"; or "turn", anything else.
@@ -52,6 +52,7 @@ type busy struct {
 	began     atomic.Int64 // in Unix nanoseconds; changes with each of the next
 	doing     atomic.Int32
 	task      atomic.Pointer[task]
+	seen      int64 // began, when the watchdog last looked
 }
 
 func (b *busy) at(doing activity, t *task, now time.Time) {
@@ -90,7 +91,9 @@ func (w *worker) watch(now time.Time, timeout time.Duration) {
 	known := at.Load()
 	began, doing, t := w.busy.began.Load(), activity(w.busy.doing.Load()), w.busy.task.Load()
 	since := time.Unix(0, began)
-	stuck := doing != resting && now.Sub(since) >= timeout && w.busy.began.Load() == began
+	// Seen twice, so that a clock that is set, or a machine that was asleep, makes nobody stuck.
+	stuck := doing != resting && now.Sub(since) >= timeout && began == w.busy.seen && began == w.busy.began.Load()
+	w.busy.seen = began
 	switch {
 	case known != nil && stuck && known.Since.Equal(since):
 		return
