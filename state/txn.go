@@ -15,12 +15,18 @@ import (
 // Txn is the overlay of a task's open transaction: it takes the writes, and shows them to the task on top of the committed
 // state in the [Backend]. Nothing reaches the backend before Commit.
 //
+// Freeze divides it: what was written before is waiting for Commit, and goes on being seen, while what is written from then on belongs
+// to the next transaction.
+//
 // It belongs to one goroutine. The bytes that it returns are immutable and stay valid for as long as the caller holds them,
 // also after Rollback, Commit and Drop.
 type Txn struct {
 	backend Backend
 	specs   []Spec
 	stores  []overlay
+	ice     []overlay // what is frozen
+	frozen  bool
+	iced    int // how many keys are frozen
 	arena   arena
 	undo    []undo
 	bytes   int
@@ -71,9 +77,9 @@ type sortKey struct {
 
 // NewTxn returns an empty overlay over b, which was opened with specs.
 func NewTxn(b Backend, specs []Spec) *Txn {
-	t := &Txn{backend: b, specs: specs, stores: make([]overlay, len(specs))}
+	t := &Txn{backend: b, specs: specs, stores: make([]overlay, len(specs)), ice: make([]overlay, len(specs))}
 	for i := range t.stores {
-		t.stores[i].index = make(map[string]int32)
+		t.stores[i].index, t.ice[i].index = make(map[string]int32), make(map[string]int32)
 	}
 	return t
 }
@@ -84,16 +90,23 @@ func (t *Txn) Backend() Backend { return t.backend }
 // Specs returns the specs of the stores. They must not be changed.
 func (t *Txn) Specs() []Spec { return t.specs }
 
-// Len returns how many keys the transaction wrote or deleted: the number of Mutations.
+// Len returns how many keys were written or deleted since Freeze, or, if nothing is frozen, since the last Commit: the number of
+// Mutations then.
 func (t *Txn) Len() int { return t.count }
 
-// Bytes returns the size of the keys and values that Commit would apply.
+// Bytes returns the size of their keys and values.
 func (t *Txn) Bytes() int { return t.bytes }
 
 // Get returns the value of key as the transaction sees it, and whether there is one.
 func (t *Txn) Get(store int, key []byte) ([]byte, bool, error) {
 	o := &t.stores[store]
 	if len(o.entries) > 0 {
+		if i, ok := o.index[alias(key)]; ok {
+			v := o.entries[i].value
+			return v, v != nil, nil
+		}
+	}
+	if o := &t.ice[store]; len(o.entries) > 0 {
 		if i, ok := o.index[alias(key)]; ok {
 			v := o.entries[i].value
 			return v, v != nil, nil
@@ -168,12 +181,28 @@ func (t *Txn) Rollback() {
 	t.Savepoint()
 }
 
-// Mutations returns the last write of each key, store by store in the order of the keys. The transaction must not be written
-// to while it is iterated over. The mutations' bytes are immutable.
+// Freeze sets apart what was written so far: Mutations and Commit are of that alone, until Commit or Drop. It is still seen. Savepoint,
+// Rollback, Len and Bytes are of what is written from here on. While something is frozen it does nothing.
+func (t *Txn) Freeze() {
+	if t.frozen {
+		return
+	}
+	t.stores, t.ice, t.frozen, t.iced = t.ice, t.stores, true, t.count
+	t.Savepoint()
+	t.bytes, t.count = 0, 0
+	t.generation++
+}
+
+// Mutations returns the last write of each key, store by store in the order of the keys: of what is frozen, if something is. The
+// transaction must not be written to while it is iterated over, unless it is frozen. The mutations' bytes are immutable.
 func (t *Txn) Mutations() iter.Seq[Mutation] {
 	return func(yield func(Mutation) bool) {
-		for s := range t.stores {
-			o := &t.stores[s]
+		stores := t.stores
+		if t.frozen {
+			stores = t.ice
+		}
+		for s := range stores {
+			o := &stores[s]
 			o.sort()
 			for _, k := range o.sorted {
 				e := &o.entries[k.entry]
@@ -185,24 +214,41 @@ func (t *Txn) Mutations() iter.Seq[Mutation] {
 	}
 }
 
-// Commit applies the writes and the positions to the backend in one batch and empties the overlay. When the backend fails
-// the overlay is left as it was.
+// Commit applies what is frozen, or else all writes, and the positions to the backend in one batch and takes them out of the overlay.
+// When the backend fails the overlay is left as it was.
 func (t *Txn) Commit(positions []*Position) error {
-	if err := t.backend.Apply(t.Mutations(), positions); err != nil {
-		return fmt.Errorf("state: apply %d mutations of the transaction: %w", t.count, err)
+	n := t.count
+	if t.frozen {
+		n = t.iced
 	}
-	t.Drop()
+	if err := t.backend.Apply(t.Mutations(), positions); err != nil {
+		return fmt.Errorf("state: apply %d mutations of the transaction: %w", n, err)
+	}
+	if !t.frozen {
+		t.Drop()
+		return nil
+	}
+	t.thaw()
+	t.generation++
 	return nil
 }
 
-// Drop empties the overlay: what was written since the last Commit is gone.
+// Drop empties the overlay: what was written since the last Commit is gone, frozen or not.
 func (t *Txn) Drop() {
 	for i := range t.stores {
 		t.stores[i].reset()
 	}
+	t.thaw()
 	t.Savepoint()
 	t.bytes, t.count = 0, 0
 	t.generation++
+}
+
+func (t *Txn) thaw() {
+	for i := range t.ice {
+		t.ice[i].reset()
+	}
+	t.frozen = false
 }
 
 func (o *overlay) reset() {

@@ -19,13 +19,24 @@ var errEnded = errors.New("state: the transaction ended while it was scanned; en
 // ends with an error.
 func (t *Txn) Scan(store int, from, to []byte) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		m := merge{t: t, o: &t.stores[store], from: from, to: to, yield: yield, generation: t.generation}
-		for e, err := range t.backend.Scan(store, from, to) {
+		below := t.backend.Scan(store, from, to)
+		if len(t.ice[store].entries) > 0 {
+			below = t.over(&t.ice[store], below, from, to)
+		}
+		t.over(&t.stores[store], below, from, to)(yield)
+	}
+}
+
+// over is a scan of what lies below an overlay with the overlay on top.
+func (t *Txn) over(o *overlay, below iter.Seq2[Entry, error], from, to []byte) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		m := merge{t: t, o: o, from: from, to: to, yield: yield, generation: t.generation}
+		for e, err := range below {
 			if err != nil {
 				yield(Entry{}, err)
 				return
 			}
-			if !m.backend(e) {
+			if !m.below(e) {
 				return
 			}
 		}
@@ -33,7 +44,7 @@ func (t *Txn) Scan(store int, from, to []byte) iter.Seq2[Entry, error] {
 	}
 }
 
-// merge walks through the overlay of one store alongside a scan of the backend.
+// merge walks through an overlay of one store alongside a scan of what lies below it.
 type merge struct {
 	t          *Txn
 	o          *overlay
@@ -113,8 +124,8 @@ func (m *merge) overlay(limit []byte, all bool) bool {
 	}
 }
 
-// backend emits what comes before the backend's entry e, and then e, unless the overlay says otherwise.
-func (m *merge) backend(e Entry) bool {
+// below emits what comes before the entry e from below, and then e, unless the overlay says otherwise.
+func (m *merge) below(e Entry) bool {
 	if !m.overlay(e.Key, false) {
 		return false
 	}

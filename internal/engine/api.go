@@ -170,6 +170,7 @@ type OperatorStatus struct {
 //	PendingBytes() int                       how much
 //	Mutations() iter.Seq[state.Mutation]     the last value of each key changed in this transaction
 //	Cut() Cut
+//	Freeze()                                 set the Cut apart, for steps to go on before Committed
 //	OutputID(i int) OutputID                 finds the ith output of the Cut again after an abort
 //	Refused(i int, cause error) *RecordError the error for the ith output of the Cut
 //	Committed(positions []*state.Position) error   the transaction of the last Cut has committed: apply the overlay

@@ -58,7 +58,7 @@ func feed(rng *rand.Rand, r *rig, n int, disorder, excess int64) []event {
 }
 
 // stats is what a run must have met to mean anything.
-type stats struct{ crashes, commits, halfway int }
+type stats struct{ crashes, commits, halfway, frozen int }
 
 // schedule lets tasks poll, step, commit and crash as chance has it, until nothing is left to do. After every commit no clock may
 // stand before where it stood.
@@ -79,7 +79,10 @@ func schedule(t *testing.T, rng *rand.Rand, r *rig) stats {
 			}
 			st.commits++
 			commitForward(t, u)
-		case n == 3:
+		case n < 6: // what is stepped until the commit is of the next one
+			st.frozen++
+			u.task.Freeze()
+		case n == 6:
 			st.crashes++
 			if err := u.crash(); err != nil {
 				t.Fatal(err)
@@ -182,7 +185,7 @@ func TestWindowsBehindARepartitionTopicEqualTheBatch(t *testing.T) {
 			}
 			events := feed(rng, r, 300, disorder, 200)
 			st := schedule(t, rng, r)
-			total.crashes, total.commits, total.halfway = total.crashes+st.crashes, total.commits+st.commits, total.halfway+st.halfway
+			total.crashes, total.commits, total.halfway, total.frozen = total.crashes+st.crashes, total.commits+st.commits, total.halfway+st.halfway, total.frozen+st.frozen
 
 			missed := map[string][]int64{}
 			for _, log := range r.partitions("late") {
@@ -237,7 +240,7 @@ func TestWindowsBehindARepartitionTopicEqualTheBatch(t *testing.T) {
 			}
 		})
 	}
-	if total.crashes < 100 || total.commits < 100 || total.halfway < 100 || lates < 100 || partial < 20 {
+	if total.crashes < 100 || total.commits < 100 || total.halfway < 100 || total.frozen < 100 || lates < 100 || partial < 20 {
 		t.Errorf("the schedules were too tame: %+v, %d late, %d of them in part", total, lates, partial)
 	}
 }

@@ -86,7 +86,7 @@ func (t *Task) refused(i int) error {
 		}
 	}
 	if len(t.cfg.Refused) > 0 {
-		if err := t.cfg.Refused[t.OutputID(i)]; err != nil {
+		if err := t.cfg.Refused[t.made.outputID(i)]; err != nil {
 			return &refusal{err}
 		}
 	}
@@ -95,13 +95,23 @@ func (t *Task) refused(i int) error {
 
 var outputSeed = maphash.MakeSeed()
 
-// OutputID returns the id of the ith output of the last Cut.
-func (t *Task) OutputID(i int) OutputID {
-	from := t.origins[i]
+// OutputID returns the id of the ith output of Cut.
+func (t *Task) OutputID(i int) OutputID { return t.cutMade().outputID(i) }
+
+// cutMade is what Cut is of.
+func (t *Task) cutMade() *made {
+	if t.frozen {
+		return &t.ice
+	}
+	return &t.made
+}
+
+func (m *made) outputID(i int) OutputID {
+	from := m.origins[i]
 	if from.source >= 0 {
 		return OutputID{Source: int(from.source), Offset: from.offset, N: int(from.n)}
 	}
-	o := &t.outs[i]
+	o := &m.outs[i]
 	var h maphash.Hash
 	h.SetSeed(outputSeed)
 	maphash.WriteComparable(&h, [3]int64{from.offset, int64(o.Sink), o.Time})
@@ -109,14 +119,15 @@ func (t *Task) OutputID(i int) OutputID {
 	return OutputID{Source: -1, Offset: int64(h.Sum64())}
 }
 
-// Refused returns the error for the ith output of the last Cut, as Step would return it had the refusal been known.
+// Refused returns the error for the ith output of Cut, as Step would return it had the refusal been known.
 func (t *Task) Refused(i int, cause error) *RecordError {
 	e := &RecordError{Task: t.cfg.ID, Reason: graph.Refused, Err: cause}
-	e.Node = t.cfg.Sub.Sinks[t.outs[i].Sink].Node
+	m := t.cutMade()
+	e.Node = t.cfg.Sub.Sinks[m.outs[i].Sink].Node
 	if node := t.nodeNamed(e.Node); node >= 0 {
 		_, e.At = t.node(node)
 	}
-	if from := t.origins[i]; from.source >= 0 {
+	if from := m.origins[i]; from.source >= 0 {
 		e.Topic, e.Partition, e.Offset = t.sources[from.source].cfg.Topic, t.cfg.ID.Partition, from.offset
 	}
 	return e

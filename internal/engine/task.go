@@ -23,11 +23,12 @@ type Task struct {
 	stores  []state.Store
 	txn     *state.Txn
 
-	outs    []graph.Output
-	origins []origin // of each output
+	made             // since the last Freeze
+	ice     made     // what is frozen, and else empty, to be used again
+	cut     Cut      // of what is frozen
+	frozen  bool     //
 	from    origin   // of what the unit in process emits
 	unitAt  int      // how many outputs there were before it
-	arena   graph.Arena
 	reports []report // one for each sink
 
 	now      int64
@@ -43,10 +44,28 @@ type Task struct {
 
 	storeErr error // a store failed: the task's trouble, which no policy for records may hide
 
-	lent    int // bytes of inputs that the outputs refer to, of sidelined records
 	records int64
 	counts  []Counts // by node
 	counted []counted
+}
+
+// made is what a task has made for a transaction.
+type made struct {
+	outs    []graph.Output
+	origins []origin // of each output
+	arena   graph.Arena
+	lent    int // bytes of inputs that the outputs refer to, of sidelined records
+}
+
+// reset gives everything up, to be used again.
+func (m *made) reset() {
+	if cap(m.outs) > 1<<16 && len(m.outs) < cap(m.outs)/4 {
+		m.outs, m.origins = nil, nil // a burst is over
+	}
+	clear(m.outs)
+	m.outs, m.origins = m.outs[:0], m.origins[:0]
+	m.arena.Reset()
+	m.lent = 0
 }
 
 // counted is one record more of a reason, in the unit in process.
@@ -142,7 +161,7 @@ func (t *Task) Queued(source int) (records, bytes int) {
 	return records, bytes
 }
 
-// Pending says whether there is anything to commit: an offset, a change of state, an output or a report.
+// Pending says whether there is anything to commit that is not frozen: an offset, a change of state, an output or a report.
 func (t *Task) Pending() bool {
 	if len(t.outs) > 0 || t.txn.Len() > 0 {
 		return true
@@ -160,7 +179,7 @@ func (t *Task) Pending() bool {
 	return false
 }
 
-// PendingBytes is about how many bytes the open transaction holds.
+// PendingBytes is about how many bytes that is.
 func (t *Task) PendingBytes() int {
 	n := t.arena.Held() + t.txn.Bytes() + t.lent + len(t.outs)*int(unsafe.Sizeof(graph.Output{})+unsafe.Sizeof(origin{}))
 	if reportEarly && n > 0 {
@@ -169,11 +188,33 @@ func (t *Task) PendingBytes() int {
 	return n
 }
 
-// Mutations returns the last value of each key changed in the open transaction, store by store and in key order.
+// Mutations returns the last value of each key changed in the transaction of Cut, store by store and in key order.
 func (t *Task) Mutations() iter.Seq[state.Mutation] { return t.txn.Mutations() }
 
-// Cut returns what the transaction has to commit. It is taken at a step boundary, and no step may follow before Committed.
+// Freeze sets apart, at a step boundary, what the next transaction has to commit: Cut, Mutations, OutputID, Refused and Committed are of
+// that from then on, whatever is stepped meanwhile. While something is frozen it does nothing.
+func (t *Task) Freeze() {
+	if t.frozen {
+		return
+	}
+	t.cut = t.Cut()
+	t.made, t.ice = t.ice, t.made
+	t.txn.Freeze()
+	// If the transaction does not commit, nothing of the task is used again.
+	for i := range t.reports {
+		t.reports[i].sent = t.reports[i].w
+	}
+	for i := range t.sources {
+		t.sources[i].committed = t.sources[i].next
+	}
+	t.frozen = true
+}
+
+// Cut returns what the transaction has to commit: what is frozen, or else everything up to here.
 func (t *Task) Cut() Cut {
+	if t.frozen {
+		return t.cut
+	}
 	if reportEarly {
 		t.lookAhead()
 	}
@@ -194,24 +235,14 @@ func (t *Task) Cut() Cut {
 	return cut
 }
 
-// Committed says that the transaction of the last Cut has committed: the overlay goes to the backend with the positions.
+// Committed says that the transaction of Cut has committed: the overlay goes to the backend with the positions.
 func (t *Task) Committed(positions []*state.Position) error {
+	t.Freeze()
 	if err := t.txn.Commit(positions); err != nil {
 		return fmt.Errorf("engine: task %s: apply the committed transaction: %w", t.cfg.ID, err)
 	}
-	if cap(t.outs) > 1<<16 && len(t.outs) < cap(t.outs)/4 {
-		t.outs, t.origins = nil, nil // a burst is over
-	}
-	clear(t.outs)
-	t.outs, t.origins = t.outs[:0], t.origins[:0]
-	t.arena.Reset()
-	t.lent = 0
-	for i := range t.reports {
-		t.reports[i].sent = t.reports[i].w
-	}
-	for i := range t.sources {
-		t.sources[i].committed = t.sources[i].next
-	}
+	t.ice.reset()
+	t.cut, t.frozen = Cut{}, false
 	return nil
 }
 

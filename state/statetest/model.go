@@ -239,6 +239,7 @@ func testModelTxn(t *testing.T, open func(*testing.T) state.Provider, _ Options)
 			clear(key) // the transaction has copied both
 			clear(value)
 		}
+		var ice model // what is frozen gives with what is committed, nil if nothing is
 		savepoint := func() {
 			txn.Savepoint()
 			saved.become(now)
@@ -268,22 +269,35 @@ func testModelTxn(t *testing.T, open func(*testing.T) state.Provider, _ Options)
 				savepoint()
 			case op < 95:
 				rollback()
+			case op < 96:
+				checkMutations(t, txn, committed, now, ice)
 			case op < 97:
-				checkMutations(t, txn, committed, now)
+				txn.Freeze()
+				if ice == nil {
+					ice = now.clone()
+					saved.become(now)
+				}
 			case op < 99:
-				checkMutations(t, txn, committed, now)
+				checkMutations(t, txn, committed, now, ice)
 				at := state.Position{Offset: s.Int64()}
 				if err := txn.Commit([]*state.Position{&at, nil, &at}); err != nil {
 					t.Fatal(err)
 				}
-				committed.become(now)
-				saved.become(now)
+				if ice != nil {
+					committed.become(ice)
+					ice = nil
+				} else {
+					committed.become(now)
+					saved.become(now)
+				}
 				checkAll(t, b, committed)
+				checkAll(t, txn, now)
 			default:
 				txn.Drop()
 				now.become(committed)
 				saved.become(committed)
-				checkMutations(t, txn, committed, now)
+				ice = nil
+				checkMutations(t, txn, committed, now, ice)
 				checkAll(t, b, committed)
 			}
 		}
@@ -325,9 +339,13 @@ func scanWriting(t *testing.T, s source, txn *state.Txn, now model, write func()
 	}
 }
 
-// checkMutations: applied to what is committed, the mutations give what the transaction shows; they are in order, and counted.
-func checkMutations(t *testing.T, txn *state.Txn, committed, now model) {
+// checkMutations: applied to what is committed, the mutations give what the transaction shows, or showed when it was frozen; they are in
+// order, and counted if nothing is frozen.
+func checkMutations(t *testing.T, txn *state.Txn, committed, now, ice model) {
 	t.Helper()
+	if ice != nil {
+		now = ice
+	}
 	got := committed.clone()
 	n, size := 0, 0
 	var last *state.Mutation
@@ -340,7 +358,7 @@ func checkMutations(t *testing.T, txn *state.Txn, committed, now model) {
 		size += len(mu.Key) + len(mu.Value)
 		got.apply(mu)
 	}
-	if n != txn.Len() || size != txn.Bytes() {
+	if ice == nil && (n != txn.Len() || size != txn.Bytes()) {
 		t.Fatalf("%d mutations of %d bytes, but Len %d and Bytes %d", n, size, txn.Len(), txn.Bytes())
 	}
 	for store := range now {
