@@ -23,10 +23,12 @@ func TestClients(t *testing.T) {
 	m := NewClient()
 	sum := func() float64 { return testutil.ToFloat64(total{m, "headrace_client_produce_batches_total"}) }
 	for n := 1; n <= 3; n++ {
-		cl := c.Client(t, m.Option(), kgo.DefaultProduceTopic("in"))
+		counted := make(written, 1)
+		cl := c.Client(t, m.Option(), kgo.WithHooks(counted), kgo.DefaultProduceTopic("in"))
 		if err := cl.ProduceSync(context.Background(), kgo.StringRecord("v")).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
+		<-counted // hooks are called in their order, and not before the record is acknowledged
 		if got := len(m.live); got != 1 {
 			t.Errorf("%d clients live, want 1", got)
 		}
@@ -61,6 +63,13 @@ func TestClients(t *testing.T) {
 			t.Errorf("%s (-table +collected):\n%s", name, diff)
 		}
 	}
+}
+
+// written is a hook that says when a batch was counted.
+type written chan struct{}
+
+func (w written) OnProduceBatchWritten(kgo.BrokerMetadata, string, int32, kgo.ProduceBatchMetrics) {
+	w <- struct{}{}
 }
 
 // Each row of the table is one that the client's hooks really have, under this name and with these labels.
