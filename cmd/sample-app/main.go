@@ -4,6 +4,7 @@
 //	sample-app run      runs the app against a cluster, as one of as many processes as you like
 //	sample-app feed     makes the topics and feeds the flights
 //	sample-app verify   waits for the last window and checks what the app wrote
+//	sample-app healthcheck   asks a run on this machine whether it is alive
 //	sample-app broker   runs a Kafka for development
 //
 // Each tells its flags, the settings and the exit codes with -h.
@@ -37,6 +38,7 @@ func all() []command {
 		{"run", "run the app against a cluster, until SIGTERM or SIGINT", inRun, runCommand},
 		{"feed", "make the topics that are missing in a cluster and feed the flights into it", inFeed, feedCommand},
 		{"verify", "wait until all windows are out and check them against a batch computation", inVerify, verifyCommand},
+		{"healthcheck", "ask a run on this machine whether it is alive, by its http.addr", inHealthcheck, healthcheckCommand},
 		{"broker", "run a broker for development: a real Apache Kafka, without a container", 0, brokerCommand},
 		{"settings", "write all settings of run, feed and verify as a table", 0, settingsCommand},
 	}
@@ -45,7 +47,7 @@ func all() []command {
 func usage(out io.Writer) {
 	fmt.Fprint(out, "sample-app follows real flights through event-time windows.\n\nusage: sample-app COMMAND [flags]\n\n")
 	for _, c := range all() {
-		fmt.Fprintf(out, "  %-9s %s\n", c.name, c.about)
+		fmt.Fprintf(out, "  %-11s %s\n", c.name, c.about)
 	}
 	fmt.Fprint(out, "\nRun \"sample-app COMMAND -h\" for the flags.\n\n"+exitCodeHelp)
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/headrace/headrace/framework"
+	"github.com/headrace/headrace/ops"
 	"github.com/headrace/headrace/state"
 	"github.com/headrace/headrace/state/pebblestore"
 	"github.com/headrace/headrace/topology"
@@ -91,6 +92,8 @@ func runApp(ctx context.Context, c *config, log *slog.Logger) int {
 		log.Error("the configuration does not work", "err", err)
 		return exitUsage
 	}
+	client := ops.NewClient()
+	conf.Kafka = append(conf.Kafka, client.Option())
 	app, err := framework.New(conf)
 	if err != nil {
 		log.Error("the configuration does not work", "err", err)
@@ -99,7 +102,7 @@ func runApp(ctx context.Context, c *config, log *slog.Logger) int {
 	// These go on while the app drains: whoever asks is to see that.
 	aside, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	wait, err := serveOps(aside, c.HTTPAddr, app)
+	wait, err := serveOps(aside, c.HTTPAddr, app, client)
 	if err != nil {
 		log.Error("no address for metrics and probes", "err", err)
 		return exitUsage

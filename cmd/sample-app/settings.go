@@ -53,6 +53,7 @@ const (
 	inRun commands = 1 << iota
 	inFeed
 	inVerify
+	inHealthcheck
 
 	inAll = inRun | inFeed | inVerify
 )
@@ -217,7 +218,7 @@ var settings = []setting{
 	},
 
 	{
-		key: "http.addr", in: inRun,
+		key: "http.addr", in: inRun | inHealthcheck,
 		doc: "address for metrics and probes, as host:port; none without it",
 		set: verbatim(func(c *config) *string { return &c.HTTPAddr }),
 	},
