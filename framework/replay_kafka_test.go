@@ -3,17 +3,13 @@
 package framework_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -39,7 +35,6 @@ const (
 	replayApp       = "replay"
 	replayStore     = "latest"
 	replayChangelog = replayApp + "-" + replayStore + "-changelog"
-	replayVariable  = "HEADRACE_TEST_REPLAY"
 
 	// What the store on disk promises: pebblestore's defaults.
 	flushBytes    = 16 << 20
@@ -72,14 +67,8 @@ func countLatest() (*topology.Topology, error) {
 
 // TestKafkaReplayChild is no test: it is the process that TestKafkaReplayAfterKill starts and kills. What it prints is for its parent.
 func TestKafkaReplayChild(t *testing.T) {
-	text := os.Getenv(replayVariable)
-	if text == "" {
-		t.Skip("only a process that another test has started runs this")
-	}
 	var c replayChild
-	if err := json.Unmarshal([]byte(text), &c); err != nil {
-		t.Fatal(err)
-	}
+	told(t, &c)
 	top, err := countLatest()
 	if err != nil {
 		t.Fatal(err)
@@ -199,11 +188,9 @@ func (f watchedFile) synced() {
 
 // replaying is a child that runs.
 type replaying struct {
-	cmd  *exec.Cmd
+	*childProcess
 	runs chan [3]int64 // records restored, stores wiped, states damaged
-	done chan struct{} // it has ended, and flushes is complete
 
-	killed  time.Time
 	began   map[string]time.Time // flushes that have not ended
 	flushes map[string][]time.Duration
 }
@@ -211,57 +198,25 @@ type replaying struct {
 func (t onKafka) replaying(c replayChild) *replaying {
 	t.Helper()
 	c.Brokers = t.Brokers
-	text, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &replaying{
-		cmd: exec.Command(self, "-test.run", "^TestKafkaReplayChild$", "-test.count", "1"), runs: make(chan [3]int64, 1), done: make(chan struct{}),
-		began: make(map[string]time.Time), flushes: make(map[string][]time.Duration),
-	}
-	r.cmd.Env = append(os.Environ(), replayVariable+"="+string(text))
-	if os.Getenv("HEADRACE_LOG") != "" {
-		r.cmd.Stderr = t.Output()
-	}
-	out, err := r.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		defer close(r.done)
-		r.read(out)
-		r.killed = time.Now()
-		_ = r.cmd.Wait()
-	}()
-	t.Cleanup(func() {
-		_ = r.cmd.Process.Kill()
-		<-r.done
-	})
+	r := &replaying{runs: make(chan [3]int64, 1), began: make(map[string]time.Time), flushes: make(map[string][]time.Duration)}
+	r.childProcess = t.spawn("TestKafkaReplayChild", c, r.read)
 	return r
 }
 
-func (r *replaying) read(out io.Reader) {
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		var n [3]int64
-		var task string
-		var at int64
-		if _, err := fmt.Sscanf(lines.Text(), "runs %d %d %d", &n[0], &n[1], &n[2]); err == nil {
-			r.runs <- n
-		}
-		if _, err := fmt.Sscanf(lines.Text(), "flush-begins %s %d", &task, &at); err == nil {
-			r.began[task] = time.Unix(0, at)
-		}
-		if _, err := fmt.Sscanf(lines.Text(), "flush-ends %s %d", &task, &at); err == nil {
-			r.flushes[task] = append(r.flushes[task], time.Unix(0, at).Sub(r.began[task]))
-			delete(r.began, task)
-		}
+// read takes in a line that the child has printed.
+func (r *replaying) read(line string) {
+	var n [3]int64
+	var task string
+	var at int64
+	if _, err := fmt.Sscanf(line, "runs %d %d %d", &n[0], &n[1], &n[2]); err == nil {
+		r.runs <- n
+	}
+	if _, err := fmt.Sscanf(line, "flush-begins %s %d", &task, &at); err == nil {
+		r.began[task] = time.Unix(0, at)
+	}
+	if _, err := fmt.Sscanf(line, "flush-ends %s %d", &task, &at); err == nil {
+		r.flushes[task] = append(r.flushes[task], time.Unix(0, at).Sub(r.began[task]))
+		delete(r.began, task)
 	}
 }
 
@@ -272,7 +227,7 @@ func (r *replaying) longest(task string) time.Duration {
 		longest = max(longest, d)
 	}
 	if began, ok := r.began[task]; ok {
-		longest = max(longest, r.killed.Sub(began))
+		longest = max(longest, r.ended.Sub(began))
 	}
 	return longest
 }
@@ -287,7 +242,7 @@ func (r *replaying) awaitRuns(t onKafka) int64 {
 		}
 		return n[0]
 	case <-r.done:
-		t.Fatal("the process ended early")
+		t.Fatalf("the process ended early: %v\n%s", r.cmd.ProcessState, strings.Join(r.last, "\n"))
 	case <-time.After(time.Minute):
 		t.Fatal("the process does not get its tasks to run")
 	}
@@ -557,16 +512,13 @@ func TestKafkaReplayAfterKill(tt *testing.T) {
 			time.Sleep(round.after) // the moment is the test's to choose
 			_ = child.cmd.Process.Kill()
 		}
-		select {
+		select { // it is fed until it is dead
 		case <-child.done:
 		case <-time.After(time.Minute):
-			t.Fatal("the process was to kill itself when it flushes, and does not")
 		}
 		close(fed)
 		feeding.Wait()
-		if status, ok := child.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
-			t.Fatalf("the process ended by itself: %v", child.cmd.ProcessState)
-		}
+		child.awaitKilled(t)
 		ends := t.ends(len(tasks))
 		image := filepath.Join(tt.TempDir(), "image")
 		if err := os.CopyFS(image, os.DirFS(dir)); err != nil {
@@ -623,22 +575,12 @@ func TestKafkaReplayAfterKill(tt *testing.T) {
 	}
 
 	t.committed(replayApp, "in")
-	end := func() {
-		t.Helper()
-		if err := child.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		<-child.done
-		if !child.cmd.ProcessState.Success() {
-			t.Fatalf("told to stop, the process ended with %v", child.cmd.ProcessState)
-		}
-	}
-	end()
+	child.stop(t)
 	child = start(replayChild{})
 	if n := child.awaitRuns(t); n != 0 {
 		t.Errorf("%d records restored after a clean stop, want none", n)
 	}
-	end()
+	child.stop(t)
 
 	t.follow(logs)
 	kept, fold := make(map[string][]byte), make(map[string][]byte)
