@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/headrace/headrace/bench/drive"
+	"github.com/headrace/headrace/bench/plan"
+)
+
+// tables are what is shown of which profile.
+var tables = []struct{ file, index, title string }{
+	{"cpu", "cpu", "CPU time"},
+	{"allocs", "alloc_space", "bytes allocated"},
+	{"allocs", "alloc_objects", "objects allocated"},
+	{"block", "delay", "time blocked, on channels, locks and conditions"},
+	{"mutex", "delay", "time that others waited for a lock"},
+}
+
+// profile runs one peer at one work, with profiles, and shows the top of each.
+func profile(ctx context.Context, b *drive.Bench, o options, out io.Writer) error {
+	if len(o.works) != 1 {
+		return errors.New("give one work to profile: WORK=count")
+	}
+	if o.peer.Java() {
+		return fmt.Errorf("%s has no profiles of Go", o.peer)
+	}
+	if err := os.MkdirAll(o.profiles, 0o755); err != nil {
+		return err
+	}
+	dir, err := filepath.Abs(o.profiles)
+	if err != nil {
+		return err
+	}
+	w := &o.works[0]
+	p := o.params.For(w.Kind)
+	if err := b.Load(ctx, w, p); err != nil {
+		return err
+	}
+	warm := p
+	warm.Records = min(p.Records, 300_000)
+	if err := b.Load(ctx, w, warm); err != nil {
+		return err
+	}
+	if _, err := b.Run(ctx, w, plan.Raw, warm); err != nil {
+		return err
+	}
+	b.Profiles = dir
+	r, err := b.Run(ctx, w, o.peer, p)
+	if err != nil {
+		return err
+	}
+	b.Say("%s · %s, with profiles: %s", w.Name, o.peer, figures(r))
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	top, err := os.Create(filepath.Join(dir, "top.txt"))
+	if err != nil {
+		return err
+	}
+	defer top.Close()
+	both := io.MultiWriter(out, top)
+	for _, t := range tables {
+		cmd := exec.CommandContext(ctx, "go", "tool", "pprof", "-top", "-nodecount", "30", "-sample_index", t.index, self, filepath.Join(dir, t.file+".pprof"))
+		text, err := cmd.Output()
+		if err != nil {
+			return fmt.Errorf("show %s: %w", t.file, err)
+		}
+		fmt.Fprintf(both, "\n== %s · %s: %s ==\n%s", w.Name, o.peer, t.title, text)
+	}
+	fmt.Fprintf(out, "\nprofiles and this table are in %s; go tool pprof -http : %s\n", dir, filepath.Join(dir, "cpu.pprof"))
+	return nil
+}
