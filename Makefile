@@ -63,6 +63,10 @@ demo: ## the reference application on an embedded broker, which verifies itself
 demo-mutants: ## plant three faults in the demo and see that its checker finds each
 	scripts/demo-mutants.sh
 
+.PHONY: docs-check
+docs-check: ## what the documents say: commands, programs and examples run, links lead somewhere, what is generated is fresh
+	scripts/docs-check.sh
+
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (50000x: as many executions)
 	scripts/fuzz.sh $(FUZZTIME)

@@ -96,6 +96,14 @@ func TestReadmeProgram(t *testing.T) {
 		t.Fatalf("the README's output names %d words", len(want))
 	}
 
+	example, err := os.ReadFile(filepath.Join(root, "examples", "wordcount", "main.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(example) != program {
+		t.Error("the README's program and examples/wordcount/main.go are not the same")
+	}
+
 	beside := t.TempDir()
 	if err := os.Symlink(root, filepath.Join(beside, "headrace")); err != nil {
 		t.Fatal(err)
@@ -202,13 +210,11 @@ func TestReadmeCommands(t *testing.T) {
 	if len(blocks) < 2 {
 		t.Fatalf("README.md has %d commands, want the demo and the tests", len(blocks))
 	}
-	// The recipe of ci: the lines behind it that begin with a tab.
-	ci := regexp.MustCompile(`(?m)^ci:.*\n((?:\t.*\n?)+)`).FindString(string(makefile))
 	for _, block := range blocks {
 		for line := range strings.Lines(block) {
 			cmd := strings.TrimSpace(line)
 			if target, ok := strings.CutPrefix(cmd, "make "); ok {
-				if !strings.Contains(ci, "\t$(MAKE) "+target) {
+				if !ciRuns(string(makefile), target) {
 					t.Errorf("README.md says %q, which CI does not run", cmd)
 				}
 				continue
