@@ -252,7 +252,7 @@ func (r *replaying) awaitRuns(t onKafka) int64 {
 // logged is what is known of an offset of the changelog.
 type logged struct {
 	offset int64
-	at     time.Time // appended by the broker
+	at     time.Time // when it was appended, as a reader saw it that waited for it
 	bytes  int
 	marker bool
 }
@@ -264,8 +264,62 @@ type replayLog struct {
 	next    int64
 }
 
+// arrivals knows when each offset of the changelog was appended: its records have event times, and its topic has to.
+type arrivals struct {
+	mu sync.Mutex
+	at [][]time.Time // by partition and offset
+}
+
+// watch reads the changelog, committed or not, from its beginning until the test ends.
+func (t onKafka) watch(partitions int) *arrivals {
+	t.Helper()
+	a := &arrivals{at: make([][]time.Time, partitions)}
+	from := make(map[int32]kgo.Offset)
+	for p := range partitions {
+		from[int32(p)] = kgo.NewOffset().At(0)
+	}
+	cl := t.Client(t, kgo.KeepControlRecords(), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{replayChangelog: from}))
+	ctx, stop := context.WithCancel(context.Background())
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for ctx.Err() == nil {
+			fetches, now := cl.PollFetches(ctx), time.Now()
+			a.mu.Lock()
+			fetches.EachRecord(func(r *kgo.Record) {
+				for int64(len(a.at[r.Partition])) <= r.Offset {
+					a.at[r.Partition] = append(a.at[r.Partition], now)
+				}
+			})
+			a.mu.Unlock()
+		}
+	})
+	t.Cleanup(func() {
+		stop()
+		reading.Wait()
+	})
+	return a
+}
+
+// until says whether everything before the offsets has been seen.
+func (a *arrivals) until(offsets map[int32]int64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for p, offset := range offsets {
+		if int64(len(a.at[p])) < offset {
+			return false
+		}
+	}
+	return true
+}
+
+func (a *arrivals) of(r *kgo.Record) time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.at[r.Partition][r.Offset]
+}
+
 // follow reads on to where committed records end.
-func (t onKafka) follow(logs []replayLog) {
+func (t onKafka) follow(logs []replayLog, seen *arrivals) {
 	t.Helper()
 	ends, err := kadm.NewClient(t.Client(t)).ListCommittedOffsets(context.Background(), replayChangelog)
 	if err != nil {
@@ -278,6 +332,7 @@ func (t onKafka) follow(logs []replayLog) {
 			from[int32(p)], left[int32(p)] = kgo.NewOffset().At(logs[p].next), end.Offset
 		}
 	}
+	t.await("the changelog to be seen", func() bool { return seen.until(left) })
 	cl := t.Client(t, kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{replayChangelog: from}))
 	defer cl.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -293,10 +348,7 @@ func (t onKafka) follow(logs []replayLog) {
 			if l.next >= left[r.Partition] {
 				delete(left, r.Partition)
 			}
-			e := logged{offset: r.Offset, at: r.Timestamp, bytes: len(r.Key) + len(r.Value), marker: r.Attrs.IsControl()}
-			if !e.marker && r.Attrs.TimestampType() != 1 {
-				t.Fatalf("%s[%d]@%d is not stamped by the broker", r.Topic, r.Partition, r.Offset)
-			}
+			e := logged{offset: r.Offset, at: seen.of(r), bytes: len(r.Key) + len(r.Value), marker: r.Attrs.IsControl()}
 			if !e.marker {
 				l.fold[string(r.Key)] = bytes.Clone(r.Value)
 			}
@@ -497,12 +549,7 @@ func TestKafkaReplayAfterKill(tt *testing.T) {
 	if n := child.awaitRuns(t); n != 0 {
 		t.Errorf("%d records restored at the first start", n)
 	}
-	// Its own time of each append, which is what is to be measured.
-	broker := "LogAppendTime"
-	altered, err := kadm.NewClient(t.Client(t)).AlterTopicConfigs(context.Background(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "message.timestamp.type", Value: &broker}}, replayChangelog)
-	if err != nil || altered[0].Err != nil {
-		t.Fatal(err, altered)
-	}
+	seen := t.watch(len(tasks))
 	for i, round := range rounds {
 		began := []int64{logs[0].next, logs[1].next}
 		fed := make(chan struct{})
@@ -539,7 +586,7 @@ func TestKafkaReplayAfterKill(tt *testing.T) {
 		}
 		child = start(next)
 		restored := child.awaitRuns(t)
-		t.follow(logs) // what the killed process had left open is aborted by now
+		t.follow(logs, seen) // what the killed process had left open is aborted by now
 		records := int64(0)
 		for p, task := range tasks {
 			run, replayed := measure(logs[p].between(began[p], ends[p])), measure(logs[p].between(positions[p], ends[p]))
@@ -582,7 +629,7 @@ func TestKafkaReplayAfterKill(tt *testing.T) {
 	}
 	child.stop(t)
 
-	t.follow(logs)
+	t.follow(logs, seen)
 	kept, fold := make(map[string][]byte), make(map[string][]byte)
 	for p, task := range tasks {
 		for k, v := range logs[p].fold {
