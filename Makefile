@@ -51,6 +51,10 @@ eos: ## exactly-once on a real Apache Kafka under kills; PLAN=short, RECORDS=200
 product: ## the reference app on a real Apache Kafka: feed, two processes, one killed, verify; exits 2 without Java 17 and Maven
 	scripts/product.sh
 
+.PHONY: image-check
+image-check: ## build the image and run it read-only on a real Apache Kafka; exits 2 without a Docker engine, Java 17 and Maven
+	scripts/image-check.sh
+
 .PHONY: mutants
 mutants: ## plant ten bugs in the library and see that the checkers of exactly-once find each
 	scripts/mutants.sh
