@@ -21,8 +21,8 @@ import (
 //   - declarations or statements: they get the imports that they need, and what the comment in front of them declares, which readers do
 //     not see: <!-- given: var clicks topology.Stream[string, Click] -->
 func TestDocsGo(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiles a package for each block")
+	if !*runCommands {
+		t.Skip("compiles a package for each block, with -commands: make docs-check")
 	}
 	dir := t.TempDir()
 	guide := emptyModule(t, dir)

@@ -42,6 +42,7 @@ func TestDocsConfigurationIsGenerated(t *testing.T) {
 	for mark, generated := range map[string]string{
 		"framework.Config":      fields(t, "framework", "Config", func(f string) bool { return strings.Contains(mistakes, "Config."+f+" ") }),
 		"pebblestore.Config":    fields(t, "state/pebblestore", "Config", func(f string) bool { return f == "Dir" }),
+		"ops.Config":            fields(t, "ops", "Config", func(f string) bool { return f == "App" }),
 		"devkafka.Config":       fields(t, "devkafka", "Config", func(string) bool { return false }),
 		"devkafka.KafkaConfig":  fields(t, "devkafka", "KafkaConfig", func(string) bool { return false }),
 		"sample-app settings":   string(table),

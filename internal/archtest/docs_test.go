@@ -210,6 +210,13 @@ func TestDocsNames(t *testing.T) {
 			}
 		}
 	}
+	for _, b := range documents(t)["CONTRIBUTING.md"].blocks {
+		for _, m := range target.FindAllStringSubmatch(b.text, -1) {
+			if !n.targets[m[1]] {
+				t.Errorf("CONTRIBUTING.md: the Makefile has no target %s", m[1])
+			}
+		}
+	}
 	for word, wrong := range map[string]bool{
 		"TestDocsNames": false, "framework.Config": false, "Config.Workers": false, "App.Run": false, "Stream.Filter": false, "strings.Fields": false, "make check": false, "state.Memory()": false,
 		"TestOfNothing": true, "framework.Confit": true, "Config.Worker": true, "make cheque": true, "topology.NotThere(x)": true,
@@ -217,6 +224,51 @@ func TestDocsNames(t *testing.T) {
 		if why := n.missing(word); (why != "") != wrong {
 			t.Errorf("%s: %q", word, why)
 		}
+	}
+}
+
+var (
+	metricName = regexp.MustCompile(`^headrace_[a-z0-9_]+`)
+	sentence   = regexp.MustCompile(`^[a-z]+(?:,? [a-z]+){2,}(?: …)?$`)
+)
+
+// Metrics that documents name are in the table of metrics, and what the runbook quotes from the log and from errors is in the code.
+func TestDocsQuoteTheCode(t *testing.T) {
+	t.Parallel()
+	files, err := load(os.DirFS(repository))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var code strings.Builder
+	for _, f := range files {
+		if !f.test {
+			code.WriteString(f.src)
+		}
+	}
+	docs := documents(t)
+	metrics, quotes := 0, 0
+	for _, d := range docs {
+		line := 0
+		for text := range strings.Lines(d.prose) {
+			line++
+			for _, m := range inCode.FindAllStringSubmatch(text, -1) {
+				if name := metricName.FindString(m[1]); name != "" {
+					metrics++
+					if !strings.Contains(docs["docs/metrics.md"].text, "| `"+name+"` |") {
+						t.Errorf("%s: there is no metric %s", d.at(line), name)
+					}
+				}
+				if d.name == "docs/runbook.md" && sentence.MatchString(m[1]) && !strings.HasPrefix(m[1], "make ") {
+					quotes++
+					if !strings.Contains(code.String(), strings.TrimSuffix(m[1], " …")) {
+						t.Errorf("%s: nothing says %q", d.at(line), m[1])
+					}
+				}
+			}
+		}
+	}
+	if metrics < 20 || quotes < 8 {
+		t.Errorf("found %d names of metrics and %d quotes", metrics, quotes)
 	}
 }
 
@@ -249,6 +301,24 @@ func TestDocsPromisesHaveTests(t *testing.T) {
 	}
 	if rows < 20 {
 		t.Errorf("%s has %d promises in tables whose last column is \"proved by\", want all", d.name, rows)
+	}
+}
+
+// The packages with which users begin have an example that runs.
+func TestDocsPackagesHaveExamples(t *testing.T) {
+	t.Parallel()
+	files, err := load(os.DirFS(repository))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pkg := range []string{"serde", "serde/avro", "window", "state", "topology", "topology/topologytest", "framework", "devkafka"} {
+		found := false
+		for _, f := range files {
+			found = found || f.pkg == pkg && f.test && strings.Contains(f.src, "\nfunc Example") && strings.Contains(f.src, "\t// Output:\n")
+		}
+		if !found {
+			t.Errorf("package %s has no Example with an output", pkg)
+		}
 	}
 }
 
