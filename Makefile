@@ -26,10 +26,12 @@ check: ## formatting, vet, staticcheck, the rules of ARCHITECTURE.md, tidy modul
 	go test ./internal/archtest
 	go mod tidy -diff
 	cd tools && go mod tidy -diff
+	cd bench && go mod tidy -diff && go vet ./... && go tool -modfile=../tools/go.mod staticcheck ./...
 
 .PHONY: test
 test: ## all tests, then again under the race detector where concurrency lives
 	go test $(TAGS) ./...
+	cd bench && go test ./...
 	@if [ "$$(go env CGO_ENABLED)" = 1 ] && command -v "$$(go env CC)" >/dev/null; then \
 		echo go test $(TAGS) -race $(RACE); \
 		go test $(TAGS) -race $(RACE); \
@@ -75,21 +77,34 @@ docs-check: ## what the documents say: commands, programs and examples run, link
 fuzz: ## every fuzz target for FUZZTIME (50000x: as many executions)
 	scripts/fuzz.sh $(FUZZTIME)
 
-.PHONY: bench-alloc
-bench-alloc: ## the benchmarks named ZeroAlloc must not allocate
-	scripts/bench-alloc.sh
+.PHONY: bench
+bench: ## beside a plain loop and Kafka Streams, against the targets: docs/performance.md; WORK=count RECORDS=300000 ROUNDS=1 for a quick look; exits 2 without a JDK 17 and Maven
+	scripts/bench.sh -command 'make bench'
+
+.PHONY: bench-full
+bench-full: ## the same, and how cost grows with threads, keys, partitions, operators, tasks, instances; takes hours; GROWTH=keys,heap for some of it
+	scripts/bench.sh -command 'make bench-full' -full -growth '$(GROWTH)'
+
+.PHONY: bench-ops
+bench-ops: ## micro-benchmarks of the hot paths: allocations as in bench/allocations.txt, none where ZeroAlloc is promised; UPDATE=1 writes the file
+	scripts/bench-ops.sh
+
+.PHONY: profile
+profile: ## CPU, allocation, block and mutex profiles of a run: WORK=count PEER=headrace-memory RECORDS=2000000; exits 2 without a JDK 17 and Maven
+	scripts/profile.sh
 
 # One after the other, cheapest first, each in its own make so that the log shows which one it was.
 .PHONY: ci
-ci: ## check, test (also untagged), build without cgo, bench-alloc, fuzz, demo, demo-mutants, mutants, test-kafka, eos PLAN=short: what .ci/run runs
+ci: ## check, test (also untagged), build without cgo, bench-ops, fuzz, demo, demo-mutants, mutants, test-kafka, eos PLAN=short, a look at bench: what .ci/run runs
 	$(MAKE) check
 	$(MAKE) test RACE_REQUIRED=1
 	go test ./...
 	CGO_ENABLED=0 go build ./...
-	$(MAKE) bench-alloc
+	$(MAKE) bench-ops
 	$(MAKE) fuzz
 	$(MAKE) demo
 	$(MAKE) demo-mutants
 	$(MAKE) mutants
 	$(MAKE) test-kafka
 	$(MAKE) eos PLAN=short
+	$(MAKE) bench WORK=count RECORDS=100000 ROUNDS=1

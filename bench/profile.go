@@ -14,12 +14,13 @@ import (
 )
 
 // tables are what is shown of which profile.
-var tables = []struct{ file, index, title string }{
-	{"cpu", "cpu", "CPU time"},
-	{"allocs", "alloc_space", "bytes allocated"},
-	{"allocs", "alloc_objects", "objects allocated"},
-	{"block", "delay", "time blocked, on channels, locks and conditions"},
-	{"mutex", "delay", "time that others waited for a lock"},
+var tables = []struct{ file, index, sort, title string }{
+	{"cpu", "cpu", "-flat", "CPU time, by what spends it"},
+	{"cpu", "cpu", "-cum", "CPU time, with all that is called"},
+	{"allocs", "alloc_space", "-flat", "bytes allocated"},
+	{"allocs", "alloc_objects", "-flat", "objects allocated"},
+	{"block", "delay", "-cum", "time blocked, on channels, locks and conditions"},
+	{"mutex", "delay", "-cum", "time that others waited for a lock"},
 }
 
 // profile runs one peer at one work, with profiles, and shows the top of each.
@@ -67,7 +68,7 @@ func profile(ctx context.Context, b *drive.Bench, o options, out io.Writer) erro
 	defer top.Close()
 	both := io.MultiWriter(out, top)
 	for _, t := range tables {
-		cmd := exec.CommandContext(ctx, "go", "tool", "pprof", "-top", "-nodecount", "30", "-sample_index", t.index, self, filepath.Join(dir, t.file+".pprof"))
+		cmd := exec.CommandContext(ctx, "go", "tool", "pprof", "-top", t.sort, "-nodecount", "30", "-sample_index", t.index, self, filepath.Join(dir, t.file+".pprof"))
 		text, err := cmd.Output()
 		if err != nil {
 			return fmt.Errorf("show %s: %w", t.file, err)

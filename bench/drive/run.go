@@ -32,6 +32,7 @@ type Bench struct {
 	Profiles string               // a directory for profiles of Go peers
 
 	runs   int
+	unload int   // how often Unload was called: a topic's name is not used again
 	began  int64 // the end of all data, in Unix milliseconds
 	loaded map[string]bool
 	data   map[string]*plan.Data
@@ -57,14 +58,18 @@ func (b *Bench) run(w *plan.Work, p plan.Params) plan.Run {
 	return plan.Run{Params: p, Data: b.data[name]}
 }
 
-func inputTopic(w *plan.Work, r plan.Run) string {
-	return fmt.Sprintf("in-%s-%d-%d-%d", w.Input, r.Records, r.Keys, r.Partitions)
+func (b *Bench) inputTopic(w *plan.Work, r plan.Run) string {
+	return fmt.Sprintf("in%d-%s-%d-%d-%d", b.unload, w.Input, r.Records, r.Keys, r.Partitions)
+}
+
+func (b *Bench) tableTopic(r plan.Run) string {
+	return fmt.Sprintf("table%d-%d-%d", b.unload, r.Keys, r.Partitions)
 }
 
 // Load makes the topics that runs of the work share, if they are not there.
 func (b *Bench) Load(ctx context.Context, w *plan.Work, p plan.Params) error {
 	r := b.run(w, p)
-	if topic := inputTopic(w, r); w.Input != plan.None && !b.loaded[topic] {
+	if topic := b.inputTopic(w, r); w.Input != plan.None && !b.loaded[topic] {
 		began := time.Now()
 		if err := b.Broker.loadInput(ctx, topic, r); err != nil {
 			return err
@@ -72,7 +77,7 @@ func (b *Bench) Load(ctx context.Context, w *plan.Work, p plan.Params) error {
 		b.loaded[topic] = true
 		b.Say("loaded %s records into %s in %.1f s", Thousands(r.Records), topic, time.Since(began).Seconds())
 	}
-	if topic := tableTopic(r); w.Table && !b.loaded[topic] {
+	if topic := b.tableTopic(r); w.Table && !b.loaded[topic] {
 		if err := b.Broker.loadTable(ctx, topic, r); err != nil {
 			return err
 		}
@@ -82,8 +87,6 @@ func (b *Bench) Load(ctx context.Context, w *plan.Work, p plan.Params) error {
 	return nil
 }
 
-func tableTopic(r plan.Run) string { return fmt.Sprintf("table-%d-%d", r.Keys, r.Partitions) }
-
 // Unload removes what Load made.
 func (b *Bench) Unload(ctx context.Context) error {
 	for topic := range b.loaded {
@@ -91,6 +94,7 @@ func (b *Bench) Unload(ctx context.Context) error {
 			return err
 		}
 	}
+	b.unload++
 	clear(b.loaded)
 	clear(b.data)
 	return nil
@@ -113,7 +117,7 @@ func (b *Bench) Run(ctx context.Context, w *plan.Work, peer plan.Peer, p plan.Pa
 	t := &task{Bench: b, work: w, peer: peer, run: b.run(w, p), values: make(map[plan.Metric]float64)}
 	app := fmt.Sprintf("%s-%s-%d", w.Name, peer, b.runs)
 	spec := plan.Spec{
-		Peer: peer, Work: w.Name, App: app, Brokers: b.Broker.Addrs, Input: inputTopic(w, t.run), Table: tableTopic(t.run),
+		Peer: peer, Work: w.Name, App: app, Brokers: b.Broker.Addrs, Input: b.inputTopic(w, t.run), Table: b.tableTopic(t.run),
 		Output: "out-" + app, Changelog: app + "-" + w.Store + "-changelog", Profiles: b.Profiles, Params: p,
 	}
 	topics := []string{spec.Output}
