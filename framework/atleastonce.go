@@ -56,12 +56,14 @@ func (a *atLeastOnce) flush(ctx context.Context) error {
 	return nil
 }
 
-func (a *atLeastOnce) mark() mark { return mark{a.id, *a.sequence + 1} }
+func (a *atLeastOnce) mark() mark {
+	*a.sequence++
+	return mark{a.id, *a.sequence}
+}
 
 // commit commits the offsets. A no leaves it open whether the broker has them: the positions carry the number of this commit, and
 // reading them back tells.
 func (a *atLeastOnce) commit(ctx context.Context, offsets []offset) (bool, error) {
-	*a.sequence++
 	to := make(map[string]map[int32]kgo.EpochOffset)
 	metadata := make(map[topicPartition]*string, len(offsets))
 	for i := range offsets {
@@ -122,15 +124,16 @@ func (w *worker) reportLast(ctx context.Context, b *batch) error {
 	after := &batch{mark: b.mark}
 	for i := range b.tasks {
 		if t := b.tasks[i].task; t.run != nil {
-			if err := w.writer.reports(ctx, w.commits, after, t, b.tasks[i].reports, b.at); err != nil {
-				return err
-			}
+			w.writer.reports(after, t, b.tasks[i].reports, b.at)
 		}
 	}
 	if after.records == 0 {
 		return nil
 	}
-	err := w.commits.flush(ctx)
+	err := w.writer.send(ctx, w.commits, after)
+	if err == nil {
+		err = w.commits.flush(ctx)
+	}
 	w.writer.reset(err == nil)
 	if err != nil {
 		return err

@@ -25,7 +25,7 @@ type batch struct {
 	offsets []offset
 	records int
 
-	flushes []int // how many records had been produced at each flush before the last
+	flushes []int // how many records are produced before each flush but the last
 
 	mu      sync.Mutex      // promises are called by the client
 	err     error           // the first record that could not be produced
@@ -40,6 +40,7 @@ type batchTask struct {
 	firstOutput int               // its number among the records of the writer
 	outputs     int
 	reports     []engine.SinkReport // to be written after the commit
+	status      engine.Status       // as of the cut
 }
 
 // fail keeps the first failure.
@@ -106,10 +107,12 @@ type writer struct {
 	layout *layout
 	chunks [][]kgo.Record
 	used   int
-	next   int32  // the partition for keys that are null
-	keys   []byte // built for changelog records
-	apart  *isolation
-	group  int // how many suspects may share a batch
+	// promises has that of each record.
+	promises []func(*kgo.Record, error)
+	next     int32  // the partition for keys that are null
+	keys     []byte // built for changelog records
+	apart    *isolation
+	group    int // how many suspects may share a batch
 	// reportsLast: watermark reports are written after the commit, since what is written before is not taken back if it fails.
 	reportsLast bool
 }
@@ -133,27 +136,47 @@ func (w *writer) recordAt(i int) *kgo.Record { return &w.chunks[i/recordChunk][i
 // reset takes the records back. After a failure the client may still hold some: then they are left to it.
 func (w *writer) reset(clean bool) {
 	if !clean {
-		w.chunks, w.keys = nil, nil
+		w.chunks, w.keys, w.promises = nil, nil, nil
 	}
-	w.used, w.keys = 0, w.keys[:0]
+	clear(w.promises)
+	w.used, w.keys, w.promises = 0, w.keys[:0], w.promises[:0]
 }
 
-// write produces everything that a task's cut holds: changes of state, outputs, and behind them the watermark reports.
-func (w *writer) write(ctx context.Context, c committer, b *batch, t *task, now time.Time) error {
+// promise says who is to be told what becomes of the last record.
+func (w *writer) promise(b *batch, f func(*kgo.Record, error)) {
+	b.records++
+	w.promises = append(w.promises, f)
+}
+
+// send produces all records, in order.
+func (w *writer) send(ctx context.Context, c committer, b *batch) error {
+	flushes := b.flushes
+	for i := range w.used {
+		if len(flushes) > 0 && flushes[0] == i {
+			flushes = flushes[1:]
+			if err := c.flush(ctx); err != nil {
+				return err
+			}
+		}
+		c.produce(ctx, w.recordAt(i), w.promises[i])
+	}
+	return nil
+}
+
+// write makes records of everything that a task's cut holds: changes of state, outputs, and behind them the watermark reports.
+func (w *writer) write(b *batch, t *task, now time.Time) error {
 	cut := t.run.Cut()
-	bt := batchTask{task: t, positions: make([]*state.Position, len(t.sub.sub.Stores)), latest: make([]int64, len(t.sub.sub.Stores))}
-	if err := w.mutations(ctx, c, b, &bt, &cut, now); err != nil {
+	bt := batchTask{task: t, status: t.run.Status(), positions: make([]*state.Position, len(t.sub.sub.Stores)), latest: make([]int64, len(t.sub.sub.Stores))}
+	if err := w.mutations(b, &bt, &cut, now); err != nil {
 		return err
 	}
 	cut.Outputs = handOver(t, cut.Outputs)
 	bt.firstOutput, bt.outputs = w.used, len(cut.Outputs)
-	if err := w.outputs(ctx, c, b, t, cut.Outputs, now); err != nil {
+	if err := w.outputs(b, t, cut.Outputs, now); err != nil {
 		return err
 	}
 	w.laterReports(&bt, &cut)
-	if err := w.reports(ctx, c, b, t, cut.Reports, now); err != nil {
-		return err
-	}
+	w.reports(b, t, cut.Reports, now)
 	if err := w.offsets(b, &bt, &cut, now); err != nil {
 		return err
 	}
@@ -161,7 +184,7 @@ func (w *writer) write(ctx context.Context, c committer, b *batch, t *task, now 
 	return nil
 }
 
-func (w *writer) mutations(ctx context.Context, c committer, b *batch, bt *batchTask, cut *engine.Cut, now time.Time) error {
+func (w *writer) mutations(b *batch, bt *batchTask, cut *engine.Cut, now time.Time) error {
 	t := bt.task
 	deleted := streamTime(cut, now)
 	promises := make([]func(*kgo.Record, error), len(t.sub.sub.Stores))
@@ -186,8 +209,7 @@ func (w *writer) mutations(ctx context.Context, c committer, b *batch, bt *batch
 		w.keys = keys
 		r := w.record()
 		r.Topic, r.Partition, r.Key, r.Value, r.Timestamp = topic, t.id.Partition, cr.Key, cr.Value, time.UnixMilli(cr.Time)
-		b.records++
-		c.produce(ctx, r, promises[m.Store])
+		w.promise(b, promises[m.Store])
 	}
 	return nil
 }
@@ -204,7 +226,7 @@ func streamTime(cut *engine.Cut, now time.Time) int64 {
 	return t
 }
 
-func (w *writer) outputs(ctx context.Context, c committer, b *batch, t *task, outs []graph.Output, now time.Time) error {
+func (w *writer) outputs(b *batch, t *task, outs []graph.Output, now time.Time) error {
 	w.next++ // so that null keys spread, a transaction's to one partition
 	promise := b.produced
 	for i := range outs {
@@ -233,17 +255,14 @@ func (w *writer) outputs(ctx context.Context, c committer, b *batch, t *task, ou
 			}
 		}
 		suspect := len(t.outputs.suspects) > 0 && t.outputs.suspects[t.run.OutputID(i)]
-		if err := w.between(ctx, c, b, r, suspect); err != nil {
-			return err
-		}
-		b.records++
-		c.produce(ctx, r, promise)
+		w.between(b, r, suspect)
+		w.promise(b, promise)
 	}
 	return nil
 }
 
 // reports go to every partition, behind the data that they cover.
-func (w *writer) reports(ctx context.Context, c committer, b *batch, t *task, reports []engine.SinkReport, now time.Time) error {
+func (w *writer) reports(b *batch, t *task, reports []engine.SinkReport, now time.Time) {
 	for _, rep := range reports {
 		topic := t.sub.sinks[rep.Sink]
 		value := wire.AppendReport(nil, wire.Report{
@@ -254,14 +273,10 @@ func (w *writer) reports(ctx context.Context, c committer, b *batch, t *task, re
 			r := w.record()
 			r.Topic, r.Partition, r.Timestamp = topic, p, now
 			r.Headers = []kgo.RecordHeader{{Key: wire.HeaderWatermark, Value: value}}
-			if err := w.between(ctx, c, b, r, false); err != nil {
-				return err
-			}
-			b.records++
-			c.produce(ctx, r, b.produced)
+			w.between(b, r, false)
+			w.promise(b, b.produced)
 		}
 	}
-	return nil
 }
 
 // offsets adds the positions of all the task's inputs, those that have not moved too: they carry the number of the transaction and

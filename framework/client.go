@@ -131,7 +131,10 @@ func (w *worker) connect(ctx context.Context) (*session, error) {
 				s.rebalanced.Add(1)
 			}
 		}),
-		kgo.OnPartitionsCallbackBlocked(func(context.Context, *kgo.Client) { s.blocked.Store(true) }),
+		kgo.OnPartitionsCallbackBlocked(func(context.Context, *kgo.Client) {
+			s.blocked.Store(true)
+			w.wake()
+		}),
 		kgo.SessionTimeout(w.app.set.SessionTimeout),
 		kgo.HeartbeatInterval(w.app.set.heartbeat()),
 		kgo.RebalanceTimeout(rebalanceTimeout),

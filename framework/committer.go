@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// committer makes what tasks did lasting. A worker uses one from one goroutine, between a poll and AllowRebalance. There are two:
+// committer makes what tasks did lasting. One goroutine at a time uses it: that of a flight, or else the worker. There are two:
 // exactlyOnce and atLeastOnce.
 type committer interface {
 	// begin makes ready for produce.
@@ -24,7 +24,7 @@ type committer interface {
 	commit(ctx context.Context, offsets []offset) (bool, error)
 	// abort gives up what was produced. After an error the committer is of no use.
 	abort(ctx context.Context) error
-	// mark names the transaction that commit would make next. Each call of commit uses one up.
+	// mark gives the next transaction its name. No two get the same. The worker calls it, and not whoever commits.
 	mark() mark
 }
 
@@ -87,12 +87,14 @@ func (e *exactlyOnce) flush(ctx context.Context) error {
 	return nil
 }
 
-func (e *exactlyOnce) mark() mark { return mark{e.id, *e.sequence + 1} }
+func (e *exactlyOnce) mark() mark {
+	*e.sequence++
+	return mark{e.id, *e.sequence}
+}
 
 var errNoOffsets = errors.New("framework: the client ended a transaction without the offsets that were to be in it: it may not have been fenced")
 
 func (e *exactlyOnce) commit(ctx context.Context, offsets []offset) (bool, error) {
-	*e.sequence++
 	if !e.produced {
 		e.settled(ctx)
 	}
@@ -107,7 +109,7 @@ func (e *exactlyOnce) commit(ctx context.Context, offsets []offset) (bool, error
 	ok, err := e.session.txn.End(ctx, kgo.TryCommit)
 	switch {
 	case err != nil:
-		return false, fmt.Errorf("framework: commit transaction %d of %s: %w", *e.sequence, e.id, err)
+		return false, fmt.Errorf("framework: commit a transaction of %s: %w", e.id, err)
 	case ok && !given:
 		return false, errNoOffsets
 	}

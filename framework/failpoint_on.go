@@ -26,7 +26,7 @@ func (w *worker) failpoint(point string, b *batch) {
 	if Failpoint == nil {
 		return
 	}
-	m := w.commits.mark()
+	m := mark{w.transactionalID(), w.sequence + 1}
 	if b != nil {
 		m = b.mark
 	}

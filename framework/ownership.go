@@ -152,17 +152,28 @@ func (o *ownership) wantsRebalance(now time.Time) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
-	case o.joining:
-		return ""
-	case o.foreign && !o.told:
+	case o.wantsOwnTopology():
 		o.told = true // if the leader means it, asking all the time would only keep the others from their work
 		return "the assignment is that of another topology"
-	case !o.foreign && o.unfinished > 0 && now.Sub(o.asked) >= min(roundDelay<<min(o.unfinished-1, 10), maxRoundDelay):
+	case o.wantsNextRound(now):
 		o.unfinished++
 		o.asked = now
 		return "partitions are to get their new owners"
 	}
 	return ""
+}
+
+// wants says whether wantsRebalance would.
+func (o *ownership) wants(now time.Time) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.wantsOwnTopology() || o.wantsNextRound(now)
+}
+
+func (o *ownership) wantsOwnTopology() bool { return !o.joining && o.foreign && !o.told }
+
+func (o *ownership) wantsNextRound(now time.Time) bool {
+	return !o.joining && !o.foreign && o.unfinished > 0 && now.Sub(o.asked) >= min(roundDelay<<min(o.unfinished-1, 10), maxRoundDelay)
 }
 
 // isMoving says whether something is about to happen in the group, of which nobody tells.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -53,8 +54,9 @@ const (
 	suspectBytes = 64 << 10
 )
 
-// isolate prepares for a transaction.
-func (w *writer) isolate(tasks []*task) {
+// isolate prepares for a transaction. tasks are all of the worker: while those with suspects are made anew, the others' transactions say
+// nothing of how small a group has to be.
+func (w *writer) isolate(tasks iter.Seq[*task]) {
 	if !suspicious(tasks) {
 		w.apart, w.group = nil, largestGroup
 		return
@@ -62,21 +64,33 @@ func (w *writer) isolate(tasks []*task) {
 	w.apart = &isolation{suspects: make(map[topicPartition]int), others: make(map[topicPartition]bool)}
 }
 
-func suspicious(tasks []*task) bool {
-	return slices.ContainsFunc(tasks, func(t *task) bool { return len(t.outputs.suspects) > 0 })
+func suspicious(tasks iter.Seq[*task]) bool {
+	for t := range tasks {
+		if len(t.outputs.suspects) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
-// between flushes before r, the last that record returned, if it may not share a batch with what was produced.
-func (w *writer) between(ctx context.Context, c committer, b *batch, r *kgo.Record, suspect bool) error {
+// acquitted says that a batch, which has committed, brings suspects on, or that there are none.
+func (w *worker) acquitted(b *batch) bool {
+	for i := range b.tasks {
+		if len(b.tasks[i].task.outputs.suspects) > 0 {
+			return true
+		}
+	}
+	return !suspicious(maps.Values(w.tasks))
+}
+
+// between has everything flushed before r, the last that record returned, if it may not share a batch with what comes before.
+func (w *writer) between(b *batch, r *kgo.Record, suspect bool) {
 	a := w.apart
 	if a == nil {
-		return nil
+		return
 	}
 	tp := topicPartition{r.Topic, r.Partition}
 	if n := a.suspects[tp]; suspect && (a.others[tp] || n >= w.group) || !suspect && n > 0 {
-		if err := c.flush(ctx); err != nil {
-			return err
-		}
 		b.flushes = append(b.flushes, w.used-1)
 		clear(a.suspects)
 		clear(a.others)
@@ -86,7 +100,6 @@ func (w *writer) between(ctx context.Context, c committer, b *batch, r *kgo.Reco
 	} else {
 		a.others[tp] = true
 	}
-	return nil
 }
 
 // blamed is an output that failed.
@@ -122,6 +135,9 @@ func (w *writer) blame(b *batch) []blamed {
 	}
 	var out []blamed
 	for _, bt := range b.tasks {
+		if bt.task.run == nil {
+			continue // its store has failed meanwhile
+		}
 		sinks := bt.task.run.Cut().Outputs
 		for i := range bt.outputs {
 			n := bt.firstOutput + i

@@ -3,6 +3,7 @@ package framework
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -23,7 +24,7 @@ func (w *worker) bytesDue() bool {
 		bytes += t.run.PendingBytes()
 	}
 	limit := w.app.set.MaxPendingBytes
-	if suspicious(w.running) {
+	if suspicious(slices.Values(w.running)) {
 		limit = min(limit, suspectBytes)
 	}
 	return bytes >= limit
@@ -59,6 +60,14 @@ func (w *worker) commitIfDue(ctx context.Context) error {
 	if w.pendingSince.IsZero() {
 		w.pendingSince = now
 	}
+	if w.flight != nil {
+		if !w.bytesDue() {
+			return nil
+		}
+		if err := w.land(ctx); err != nil { // what is pending has to wait for what flies, and is enough
+			return err
+		}
+	}
 	switch {
 	case !w.mayCommit(now):
 		return nil
@@ -69,62 +78,13 @@ func (w *worker) commitIfDue(ctx context.Context) error {
 	default:
 		return nil
 	}
-	return w.commit(ctx)
-}
-
-// commit makes one transaction of everything that is pending and finds out what became of it. An error means that the session is
-// of no use any more, or the app must end.
-func (w *worker) commit(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.app.set.endTimeout())
-	defer cancel()
-	if err := sleep(ctx, w.app.set.TxnGap-time.Since(w.lastEnd)); err != nil {
+	if err := w.takeOff(ctx); err != nil {
 		return err
 	}
-	defer w.session.openGateAfter(gatePatience)()
-	now := time.Now()
-	b := &batch{mark: w.commits.mark(), at: now}
-	defer func() { w.pendingSince, w.lastEnd = time.Time{}, time.Now() }()
-	if err := w.commits.begin(); err != nil {
-		return err
+	if w.session.blocked.Load() { // the group waits for it
+		return w.land(ctx)
 	}
-	w.begun(b, now)
-	w.writer.isolate(w.running)
-	for _, t := range w.running {
-		if !t.fresh && !t.run.Pending() {
-			continue
-		}
-		if err := w.writer.write(ctx, w.commits, b, t, now); err != nil {
-			return w.abort(ctx, err)
-		}
-	}
-	if err := w.commits.flush(ctx); err != nil {
-		w.writer.reset(false)
-		w.aborted(produceReason(err), err)
-		return err
-	}
-	w.produced(b)
-	w.failpoint("after-flush", b)
-	if err := b.failure(); err != nil {
-		// The session would commit what did get through.
-		return w.abort(ctx, err)
-	}
-	if b.refusal() != nil {
-		return w.refuse(ctx, b)
-	}
-	ok, err := w.commits.commit(ctx, b.offsets)
-	w.writer.reset(err == nil)
-	switch {
-	case err != nil:
-		w.undecided, w.txn.Err = b, err
-		return err
-	case ok:
-		w.tally.Commits++
-		w.failures, w.refusals = 0, 0
-		w.failpoint("before-apply", b)
-		w.apply(b, nil)
-		return w.reportLast(ctx, b)
-	}
-	return w.inquire(ctx, b)
+	return nil
 }
 
 // abort gives the transaction up because of cause, and makes all tasks anew.
@@ -259,11 +219,10 @@ func (w *worker) apply(b *batch, verdicts map[topicPartition]verdict) {
 			w.routes[o.topicPartition].committed = o.offset
 		}
 		t.trailed(&bt)
-		t.fresh, t.failures = false, 0
-		st := t.run.Status()
-		t.passed(st)
-		w.tally.took(w.app.layout, st, t.counted)
-		t.counted = st
+		t.failures = 0
+		t.passed(bt.status)
+		w.tally.took(w.app.layout, bt.status, t.counted)
+		t.counted = bt.status
 	}
 	w.committed()
 }

@@ -64,6 +64,8 @@ type worker struct {
 
 	outside []topicPartition // whose position the broker does not have
 
+	flight    *flight // the transaction that is being ended, if any
+	flying    sync.WaitGroup
 	undecided *batch // the transaction of which it is not known what became
 
 	lastEnd      time.Time // when the last transaction ended
@@ -241,6 +243,14 @@ func (w *worker) settle(ctx context.Context) {
 // giveUp replaces the session: the error says that nothing can be done with it any more.
 func (w *worker) giveUp(cause error) error {
 	w.noteErr("replace the session", cause)
+	if f := w.flight; f != nil {
+		hurry := time.AfterFunc(leaveTimeout, f.cancel)
+		err := w.land(w.ctx)
+		hurry.Stop()
+		if isFatal(err) {
+			return err
+		}
+	}
 	if err := w.noteFenced(cause); err != nil {
 		return err
 	}
@@ -277,6 +287,9 @@ func (w *worker) turn(ctx context.Context) error {
 	if err := w.fetchErrors(fetches); err != nil {
 		return err
 	}
+	if err := w.landIfDue(ctx); err != nil {
+		return err
+	}
 	if err := w.reassign(ctx); err != nil {
 		return err
 	}
@@ -308,7 +321,11 @@ func (w *worker) turn(ctx context.Context) error {
 	return nil
 }
 
+// openGate lets a rebalance through, but while a transaction flies: the group has to wait for that, though not for ever.
 func (w *worker) openGate() {
+	if f := w.flight; f != nil && !f.landed() && time.Since(f.since) < gatePatience {
+		return
+	}
 	if w.session != nil {
 		w.session.blocked.Store(false)
 		w.session.AllowRebalance()
@@ -351,7 +368,7 @@ func (w *worker) waitTime(now time.Time) time.Duration {
 	if w.session.owns.isMoving() {
 		wait = tick / 5
 	}
-	if !w.pendingSince.IsZero() {
+	if !w.pendingSince.IsZero() && w.flight == nil { // its landing wakes
 		due := max(w.app.set.MinCommitInterval, w.app.set.TxnGap) - now.Sub(w.lastEnd)
 		if !w.caughtUp() { // what is on its way ends the wait
 			due = w.app.set.CommitInterval - now.Sub(w.pendingSince)
@@ -492,7 +509,7 @@ func add(m map[string][]int32, tp topicPartition) map[string][]int32 {
 func (w *worker) step() error {
 	start := time.Now()
 	w.idle = true
-	if w.bytesDue() && !w.mayCommit(start) {
+	if w.bytesDue() && (w.flight != nil || !w.mayCommit(start)) {
 		return nil // enough is pending, and it cannot be committed now
 	}
 	units := 0
@@ -561,6 +578,13 @@ func (w *worker) drain() error {
 	done, stop := context.WithCancel(ctx)
 	stop()
 	w.session.PollRecords(done, 1) // the gate
+	if err := w.land(ctx); err != nil {
+		if isFatal(err) {
+			return err
+		}
+		w.noteErr("last commit", err)
+		return nil
+	}
 	if err := w.reassign(done); err != nil {
 		w.noteErr("last commit", err)
 		return nil
@@ -579,6 +603,9 @@ func (w *worker) drain() error {
 
 // stop lets everything go, in any state.
 func (w *worker) stop() {
+	if err := w.land(context.WithoutCancel(w.ctx)); err != nil {
+		w.noteErr("last commit", err)
+	}
 	w.closeAll()
 	w.building.Wait()
 	w.mu.Lock()

@@ -16,6 +16,7 @@ mutants=(
 	"mutant_uncommitted        crash-before-commit             fold      # a restore reads uncommitted data"
 	"mutant_offset_by_one      restart                         fold      # committed offsets are one too low"
 	"mutant_counter_survives   aborts                          counters  # a counter in the engine survives an abort"
+	"mutant_no_freeze          writes-while-committing         fold      # what is written during a commit is taken for a part of it"
 	"mutant_position_first     power-loss                      fold      # a position is on disk before its data"
 )
 

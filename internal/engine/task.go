@@ -199,7 +199,7 @@ func (t *Task) Freeze() {
 	}
 	t.cut = t.Cut()
 	t.made, t.ice = t.ice, t.made
-	t.txn.Freeze()
+	t.setApart()
 	// If the transaction does not commit, nothing of the task is used again.
 	for i := range t.reports {
 		t.reports[i].sent = t.reports[i].w

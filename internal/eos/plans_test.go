@@ -57,6 +57,34 @@ func TestPlan(t *testing.T) {
 		m.stop()
 	})
 
+	// A transaction takes its time to end, and events come meanwhile. Then the process starts anew, from its changelog.
+	plan(t, "writes-while-committing", func(w *world) {
+		var ends atomic.Int64
+		slow := &kafkatest.Wire{Request: func(f kafkatest.Frame) bool {
+			if f.Key == endTxn {
+				ends.Add(1)
+				f.Stall(time.Second)
+			}
+			return true
+		}}
+		m := w.start("p", eos.TotalsApp, slow, nil)
+		m.runs(planPartitions)
+		w.until("positions to be committed", func() bool { return ends.Load() > 0 })
+		for range 3 {
+			before := ends.Load()
+			w.write(100)
+			w.until("a commit", func() bool { return ends.Load() > before })
+			w.write(100) // which are processed while it is on its way: they alone can be, before time goes on
+			w.until("the events to be committed", func() bool { return w.committedAll() })
+		}
+		m.stop()
+		m = w.start("p", eos.TotalsApp, plain, nil)
+		w.write(400)
+		w.until("the events to be committed", func() bool { return w.committedAll() })
+		m.stop()
+		w.checkTotals(true)
+	})
+
 	// The coordinator refuses offsets for a while: transactions are aborted, and their events are processed again.
 	plan(t, "aborts", func(w *world) {
 		m := w.start("p", eos.TotalsApp, plain, nil)
