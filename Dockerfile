@@ -23,9 +23,10 @@ RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
 ARG TARGETOS
 ARG TARGETARCH
+ARG VERSION=dev
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
-    go build -trimpath -ldflags "-s -w" -o /out/app ./cmd/sample-app
+    go build -trimpath -ldflags "-s -w -X main.version=$VERSION" -o /out/app ./cmd/sample-app
 
 FROM ${BASE_IMAGE}
 ARG VERSION=dev

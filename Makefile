@@ -95,7 +95,7 @@ profile: ## CPU, allocation, block and mutex profiles of a run: WORK=count PEER=
 
 # One after the other, cheapest first, each in its own make so that the log shows which one it was.
 .PHONY: ci
-ci: ## check, test (also untagged), build without cgo, bench-ops, fuzz, demo, demo-mutants, mutants, test-kafka, eos PLAN=short, a look at bench: what .ci/run runs
+ci: ## check, test (also untagged), build without cgo, bench-ops, fuzz, demo, demo-mutants, docs-check, product, mutants, test-kafka, eos PLAN=short, a look at bench: what .ci/run runs
 	$(MAKE) check
 	$(MAKE) test RACE_REQUIRED=1
 	go test ./...
@@ -104,6 +104,8 @@ ci: ## check, test (also untagged), build without cgo, bench-ops, fuzz, demo, de
 	$(MAKE) fuzz
 	$(MAKE) demo
 	$(MAKE) demo-mutants
+	$(MAKE) docs-check
+	$(MAKE) product
 	$(MAKE) mutants
 	$(MAKE) test-kafka
 	$(MAKE) eos PLAN=short

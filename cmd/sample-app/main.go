@@ -19,6 +19,9 @@ import (
 	"syscall"
 )
 
+// version is set when the program is built: -ldflags "-X main.version=…".
+var version = "dev"
+
 // process is what a command gets from outside.
 type process struct {
 	args, environ  []string
@@ -49,7 +52,7 @@ func usage(out io.Writer) {
 	for _, c := range all() {
 		fmt.Fprintf(out, "  %-11s %s\n", c.name, c.about)
 	}
-	fmt.Fprint(out, "\nRun \"sample-app COMMAND -h\" for the flags.\n\n"+exitCodeHelp)
+	fmt.Fprint(out, "\nRun \"sample-app COMMAND -h\" for the flags, sample-app version for the version.\n\n"+exitCodeHelp)
 }
 
 func main() {
@@ -73,8 +76,12 @@ func dispatch(ctx context.Context, p process) int {
 		}
 		names = append(names, c.name)
 	}
-	if name == "help" || name == "-h" || name == "--help" {
+	switch name {
+	case "help", "-h", "--help":
 		usage(p.stdout)
+		return exitOK
+	case "version", "--version":
+		fmt.Fprintln(p.stdout, "sample-app", version)
 		return exitOK
 	}
 	fmt.Fprintf(p.stderr, "sample-app: unknown command %q%s\n\n", name, hint(name, names, nil))

@@ -92,6 +92,7 @@ func runApp(ctx context.Context, c *config, log *slog.Logger) int {
 		log.Error("the configuration does not work", "err", err)
 		return exitUsage
 	}
+	log.Info("sample-app", "version", version)
 	client := ops.NewClient()
 	conf.Kafka = append(conf.Kafka, client.Option())
 	app, err := framework.New(conf)

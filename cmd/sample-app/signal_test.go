@@ -88,6 +88,7 @@ func TestCommandsAndCodes(t *testing.T) {
 		says string
 	}{
 		{nil, exitUsage, "usage: sample-app COMMAND"},
+		{[]string{"--version"}, exitOK, "sample-app dev"},
 		{[]string{"help"}, exitOK, "3  ended at once by a second signal"},
 		{[]string{"verfy"}, exitUsage, `unknown command "verfy" (did you mean verify?)`},
 		{[]string{"run"}, exitUsage, "sample-app run: brokers: give at least one"},
