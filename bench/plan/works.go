@@ -167,11 +167,12 @@ type Params struct {
 	Records    int
 	Keys       int
 	Partitions int
-	Workers    int // workers of an app, threads of Kafka Streams
-	Operators  int // of map: how many maps follow one another
-	Instances  int // processes of the peer that share the work
-	HeapMB     int // of a Java peer
-	Rate       int // records per second, for latency
+	Workers    int  // workers of an app, threads of Kafka Streams
+	Operators  int  // of map: how many maps follow one another
+	Instances  int  // processes of the peer that share the work
+	HeapMB     int  // of a Java peer
+	NoCache    bool // of Kafka Streams: it writes every update then, as the other peers do
+	Rate       int  // records per second, for latency
 }
 
 // Default are the sizes at which the targets hold.

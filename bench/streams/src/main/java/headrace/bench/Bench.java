@@ -62,6 +62,10 @@ public final class Bench {
         props.put(StreamsConfig.TOPOLOGY_OPTIMIZATION_CONFIG, StreamsConfig.REUSE_KTABLE_SOURCE_TOPICS);
         props.put(StreamsConfig.consumerPrefix("interceptor.classes"), FirstBatch.class.getName());
         props.put("enable.metrics.push", false);
+        boolean noCache = Boolean.parseBoolean(spec.get("nocache"));
+        if (noCache) {
+            props.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
+        }
         if (inMemory) {
             props.put(StreamsConfig.DSL_STORE_SUPPLIERS_CLASS_CONFIG, BuiltInDslStoreSuppliers.InMemoryDslStoreSuppliers.class);
         }
@@ -85,8 +89,8 @@ public final class Bench {
         });
         streams.setGlobalStateRestoreListener(new Restores(Integer.parseInt(spec.get("partitions"))));
         System.out.println("settings exactly_once_v2, commit.interval.ms=100, " + spec.get("threads") + " thread(s), stores in "
-            + (inMemory ? "memory" : "RocksDB") + " with their defaults, cache 10 MiB (the default: of several updates of a key in one"
-            + " transaction the last may be the only one written); heap at most " + Runtime.getRuntime().maxMemory() / (1 << 20) + " MiB, "
+            + (inMemory ? "memory" : "RocksDB") + " with their defaults, " + (noCache ? "no cache" : "cache 10 MiB (the default: of several"
+            + " updates of a key in one transaction the last may be the only one written)") + "; heap at most " + Runtime.getRuntime().maxMemory() / (1 << 20) + " MiB, "
             + java.lang.management.ManagementFactory.getGarbageCollectorMXBeans().get(0).getName() + ", Java " + Runtime.version());
 
         Thread watch = new Thread(() -> {
