@@ -14,11 +14,12 @@ import (
 
 	"github.com/headrace/headrace/framework"
 	"github.com/headrace/headrace/internal/kafkatest"
+	"github.com/headrace/headrace/internal/wiretap"
 )
 
 const offsetCommit = int16(kmsg.OffsetCommit)
 
-func atLeastOnce(wire *kafkatest.Wire) func(w *world) func(*framework.Config) {
+func atLeastOnce(wire *wiretap.Wire) func(w *world) func(*framework.Config) {
 	return func(w *world) func(*framework.Config) {
 		return func(c *framework.Config) {
 			c.Guarantee = framework.AtLeastOnce
@@ -62,7 +63,7 @@ type requests struct {
 	n  map[int16]int
 }
 
-func (r *requests) add(f kafkatest.Frame) bool {
+func (r *requests) add(f wiretap.Frame) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.n == nil {
@@ -77,7 +78,7 @@ func (r *requests) add(f kafkatest.Frame) bool {
 func TestAtLeastOnceRepeatsNothingWhereNothingFails(t *testing.T) {
 	bubble(t, func(w *world) {
 		var asked requests
-		with := atLeastOnce(&kafkatest.Wire{Request: asked.add})(w)
+		with := atLeastOnce(&wiretap.Wire{Request: asked.add})(w)
 		a := w.start("a", with)
 		w.write(300)
 		a.runs(2 * partitions)
@@ -112,7 +113,7 @@ func TestAtLeastOnceOrder(t *testing.T) {
 		const topic = "words-by-word-repartition"
 		var lost atomic.Int64
 		var open atomic.Bool
-		wire := &kafkatest.Wire{Request: func(f kafkatest.Frame) bool {
+		wire := &wiretap.Wire{Request: func(f wiretap.Frame) bool {
 			if f.Key == offsetCommit && !open.Load() {
 				lost.Add(1)
 				return false
@@ -167,10 +168,10 @@ func TestAtLeastOnceReadsBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(w *world) {
 				var count nth
-				forge := func(f kafkatest.Frame) bool { return f.Key == offsetCommit && count.is(2, 3, 5, 8) }
-				wire := &kafkatest.Wire{}
+				forge := func(f wiretap.Frame) bool { return f.Key == offsetCommit && count.is(2, 3, 5, 8) }
+				wire := &wiretap.Wire{}
 				if c.made {
-					wire.Response = func(f kafkatest.Frame) bool {
+					wire.Response = func(f wiretap.Frame) bool {
 						if !forge(f) {
 							return true
 						}
@@ -181,7 +182,7 @@ func TestAtLeastOnceReadsBack(t *testing.T) {
 						return true
 					}
 				} else if c.answer == nil {
-					wire.Request = func(f kafkatest.Frame) bool { return !forge(f) }
+					wire.Request = func(f wiretap.Frame) bool { return !forge(f) }
 				} else {
 					w.c.ControlKey(offsetCommit, func(kreq kmsg.Request) (kmsg.Response, error, bool) {
 						w.c.KeepControl()
@@ -230,7 +231,7 @@ func TestAtLeastOnceReadsBack(t *testing.T) {
 func TestAtLeastOnceTakeOver(t *testing.T) {
 	bubble(t, func(w *world) {
 		var cut atomic.Bool
-		wire := &kafkatest.Wire{Request: func(f kafkatest.Frame) bool {
+		wire := &wiretap.Wire{Request: func(f wiretap.Frame) bool {
 			return !cut.Load() || f.Key == int16(kmsg.Produce) || f.Key == int16(kmsg.Metadata) || f.Key == int16(kmsg.Fetch)
 		}}
 		a := w.start("a", atLeastOnce(wire)(w))
@@ -278,16 +279,11 @@ func (w *world) lag() string {
 }
 
 // setOffsetCommitError makes each partition's answer an error.
-func setOffsetCommitError(t *testing.T, f kafkatest.Frame, err *kerr.Error) {
+func setOffsetCommitError(t *testing.T, f wiretap.Frame, err *kerr.Error) {
 	t.Helper()
 	resp := kmsg.NewPtrOffsetCommitResponse()
-	resp.SetVersion(f.Version)
-	head := 4
-	if resp.IsFlexible() {
-		head++
-	}
-	if e := resp.ReadFrom(f.Bytes[head:]); e != nil {
-		t.Errorf("an answer to OffsetCommit cannot be read: %v", e)
+	if !f.Response(resp) {
+		t.Error("an answer to OffsetCommit cannot be read")
 		return
 	}
 	for i := range resp.Topics {
@@ -295,5 +291,5 @@ func setOffsetCommitError(t *testing.T, f kafkatest.Frame, err *kerr.Error) {
 			resp.Topics[i].Partitions[j].ErrorCode = err.Code
 		}
 	}
-	copy(f.Bytes[head:], resp.AppendTo(nil))
+	f.Forge(resp)
 }

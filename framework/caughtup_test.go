@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/headrace/headrace/framework"
-	"github.com/headrace/headrace/internal/kafkatest"
+	"github.com/headrace/headrace/internal/wiretap"
 	"github.com/headrace/headrace/serde"
 	"github.com/headrace/headrace/topology"
 )
@@ -41,7 +41,7 @@ func TestCommitsWaitForWhatIsOnItsWay(t *testing.T) {
 		for _, r := range records { // each a batch of its own
 			w.c.Produce(t, r)
 		}
-		wire := &kafkatest.Wire{Response: func(f kafkatest.Frame) bool {
+		wire := &wiretap.Wire{Response: func(f wiretap.Frame) bool {
 			if f.Key == int16(kmsg.Fetch) {
 				f.Stall(30 * time.Millisecond)
 			}

@@ -15,35 +15,23 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/headrace/headrace/framework"
-	"github.com/headrace/headrace/internal/kafkatest"
+	"github.com/headrace/headrace/internal/wiretap"
 )
 
 const endTxn = int16(kmsg.EndTxn)
 
 // through sends a member's connections through wire.
-func (w *world) through(wire *kafkatest.Wire) func(*framework.Config) {
+func (w *world) through(wire *wiretap.Wire) func(*framework.Config) {
 	return func(c *framework.Config) { c.Kafka = w.c.Through(wire) }
 }
 
-// decode reads a request into req.
-func decode(f kafkatest.Frame, req kmsg.Request) bool {
-	req.SetVersion(f.Version)
-	body := f.Bytes[8:] // key, version, correlation id
-	n := int(body[0])<<8 | int(body[1])
-	body = body[2+n:] // client id
-	if req.IsFlexible() {
-		body = body[1:] // tags
-	}
-	return req.ReadFrom(body) == nil
-}
-
 // commits says whether a request is an EndTxn that commits.
-func commits(f kafkatest.Frame) bool {
+func commits(f wiretap.Frame) bool {
 	if f.Key != endTxn {
 		return false
 	}
 	req := kmsg.NewPtrEndTxnRequest()
-	return decode(f, req) && req.Commit
+	return f.Request(req) && req.Commit
 }
 
 // nth counts commits and picks some of them by their number, from 1.
@@ -65,7 +53,7 @@ func (c *nth) is(want ...int64) bool {
 func TestCommittedButAnsweredWithUnknownServerError(t *testing.T) {
 	bubble(t, func(w *world) {
 		var count nth
-		wire := &kafkatest.Wire{Response: func(f kafkatest.Frame) bool {
+		wire := &wiretap.Wire{Response: func(f wiretap.Frame) bool {
 			if f.Key == endTxn && count.is(2, 3, 5) {
 				f.SetError(kerr.UnknownServerError.Code)
 			}
@@ -105,10 +93,10 @@ func TestResultsCommittedButAnsweredWithUnknownServerError(t *testing.T) {
 
 		// Its hooks are called in the order of requests: one client makes them, and an end follows its offsets' answer.
 		var last, unmoved, forged atomic.Int64 // the offset in the last transaction, how many in a row had it, and answers
-		wire := &kafkatest.Wire{
-			Request: func(f kafkatest.Frame) bool {
+		wire := &wiretap.Wire{
+			Request: func(f wiretap.Frame) bool {
 				req := kmsg.NewPtrTxnOffsetCommitRequest()
-				if f.Key == req.Key() && decode(f, req) {
+				if f.Key == req.Key() && f.Request(req) {
 					offset := req.Topics[0].Partitions[0].Offset
 					if last.Swap(offset) == offset {
 						unmoved.Add(1)
@@ -118,7 +106,7 @@ func TestResultsCommittedButAnsweredWithUnknownServerError(t *testing.T) {
 				}
 				return true
 			},
-			Response: func(f kafkatest.Frame) bool {
+			Response: func(f wiretap.Frame) bool {
 				// Not each: those that follow must build on what was found out.
 				if f.Key == endTxn && unmoved.Load()%3 == 1 {
 					f.SetError(kerr.UnknownServerError.Code)
@@ -155,7 +143,7 @@ func TestAnswerToCommitIsCut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(w *world) {
 				var count nth
-				wire := &kafkatest.Wire{Response: func(f kafkatest.Frame) bool {
+				wire := &wiretap.Wire{Response: func(f wiretap.Frame) bool {
 					return f.Key != endTxn || !count.is(cuts...)
 				}}
 				m := w.start("a", w.through(wire))
@@ -188,7 +176,7 @@ func TestCommitIsCutBeforeTheBroker(t *testing.T) {
 	bubble(t, func(w *world) {
 		var count nth
 		var until atomic.Int64
-		wire := &kafkatest.Wire{Request: func(f kafkatest.Frame) bool {
+		wire := &wiretap.Wire{Request: func(f wiretap.Frame) bool {
 			if !commits(f) {
 				return true
 			}
@@ -318,7 +306,7 @@ func TestRestartRestoresFromTheChangelog(t *testing.T) {
 func TestStallBeyondTheTransactionTimeout(t *testing.T) {
 	bubble(t, func(w *world) {
 		var count nth
-		wire := &kafkatest.Wire{Request: func(f kafkatest.Frame) bool {
+		wire := &wiretap.Wire{Request: func(f wiretap.Frame) bool {
 			if commits(f) && count.is(3) {
 				f.Stall(2 * time.Minute)
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/headrace/headrace/framework"
 	"github.com/headrace/headrace/internal/kafkatest"
+	"github.com/headrace/headrace/internal/wiretap"
 	"github.com/headrace/headrace/serde"
 	"github.com/headrace/headrace/topology"
 )
@@ -77,7 +78,7 @@ func TestInputLostWhileRunning(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(w *world) {
 				var hold atomic.Bool
-				wire := &kafkatest.Wire{Request: func(f kafkatest.Frame) bool {
+				wire := &wiretap.Wire{Request: func(f wiretap.Frame) bool {
 					for f.Key == int16(kmsg.Fetch) && hold.Load() {
 						time.Sleep(10 * time.Millisecond) // in a bubble
 					}

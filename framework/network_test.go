@@ -16,6 +16,7 @@ import (
 
 	"github.com/headrace/headrace/framework"
 	"github.com/headrace/headrace/internal/kafkatest"
+	"github.com/headrace/headrace/internal/wiretap"
 	"github.com/headrace/headrace/serde"
 	"github.com/headrace/headrace/topology"
 )
@@ -26,14 +27,14 @@ func TestNetworkIsLostAndComesBack(t *testing.T) {
 	bubble(t, func(w *world) {
 		var down atomic.Bool
 		var cut atomic.Int64
-		alive := func(kafkatest.Frame) bool {
+		alive := func(wiretap.Frame) bool {
 			if down.Load() {
 				cut.Add(1)
 				return false
 			}
 			return true
 		}
-		a := w.start("a", w.through(&kafkatest.Wire{Request: alive, Response: alive}))
+		a := w.start("a", w.through(&wiretap.Wire{Request: alive, Response: alive}))
 		a.runs(2 * partitions)
 		b := w.start("b", nil)
 		b.runs(partitions)
@@ -74,7 +75,7 @@ func TestTakeOverWhileATransactionHangs(t *testing.T) {
 				var count nth
 				var armed atomic.Bool
 				hangs := make(chan struct{})
-				a := w.start("a", w.through(&kafkatest.Wire{Request: func(f kafkatest.Frame) bool {
+				a := w.start("a", w.through(&wiretap.Wire{Request: func(f wiretap.Frame) bool {
 					if armed.Load() && commits(f) && count.is(1) {
 						close(hangs)
 						f.Stall(c.hang)
@@ -140,7 +141,7 @@ func TestStreamThatWaitsForItsTable(t *testing.T) {
 		var hold atomic.Bool
 		var held atomic.Int64
 		hold.Store(true)
-		wire := &kafkatest.Wire{Response: func(f kafkatest.Frame) bool {
+		wire := &wiretap.Wire{Response: func(f wiretap.Frame) bool {
 			if f.Key == int16(kmsg.Fetch) && bytes.Contains(f.Bytes, id[:]) {
 				for hold.Load() {
 					held.Add(1)

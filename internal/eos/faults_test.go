@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headrace/headrace/internal/kafkatest"
+	"github.com/headrace/headrace/internal/wiretap"
 )
 
 // hold holds frames back, once it is armed and has begun, until its time is over.
@@ -40,7 +40,7 @@ func (h *hold) left() time.Duration {
 	return time.Until(h.until)
 }
 
-func (h *hold) wait(f kafkatest.Frame) {
+func (h *hold) wait(f wiretap.Frame) {
 	if d := h.left(); d > 0 {
 		f.Stall(d)
 	}

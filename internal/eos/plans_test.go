@@ -17,7 +17,7 @@ import (
 
 	"github.com/headrace/headrace/framework"
 	"github.com/headrace/headrace/internal/eos"
-	"github.com/headrace/headrace/internal/kafkatest"
+	"github.com/headrace/headrace/internal/wiretap"
 	"github.com/headrace/headrace/state/pebblestore"
 )
 
@@ -35,7 +35,7 @@ const (
 	offsetCommits = int16(kmsg.TxnOffsetCommit)
 )
 
-var plain = &kafkatest.Wire{}
+var plain = &wiretap.Wire{}
 
 // Each plan is a small scenario that a planted bug cannot survive: scripts/mutants.sh says which bug belongs to which. Without a bug all
 // checkers pass.
@@ -60,7 +60,7 @@ func TestPlan(t *testing.T) {
 	// A transaction takes its time to end, and events come meanwhile. Then the process starts anew, from its changelog.
 	plan(t, "writes-while-committing", func(w *world) {
 		var ends atomic.Int64
-		slow := &kafkatest.Wire{Request: func(f kafkatest.Frame) bool {
+		slow := &wiretap.Wire{Request: func(f wiretap.Frame) bool {
 			if f.Key == endTxn {
 				ends.Add(1)
 				f.Stall(time.Second)
@@ -115,7 +115,7 @@ func TestPlan(t *testing.T) {
 	plan(t, "committed-but-refused", func(w *world) {
 		forged := &atomic.Int64{}
 		n := &atomic.Int64{}
-		m := w.start("p", eos.TotalsApp, &kafkatest.Wire{Response: func(f kafkatest.Frame) bool {
+		m := w.start("p", eos.TotalsApp, &wiretap.Wire{Response: func(f wiretap.Frame) bool {
 			if f.Key == endTxn {
 				switch n.Add(1) {
 				case 3, 4, 6:
@@ -157,7 +157,7 @@ func TestPlan(t *testing.T) {
 	// of it is restored.
 	plan(t, "crash-before-commit", func(w *world) {
 		armed, hit := &atomic.Bool{}, make(chan struct{})
-		m := w.start("p", eos.TotalsApp, &kafkatest.Wire{Request: func(f kafkatest.Frame) bool {
+		m := w.start("p", eos.TotalsApp, &wiretap.Wire{Request: func(f wiretap.Frame) bool {
 			if f.Key == offsetCommits && armed.CompareAndSwap(true, false) {
 				close(hit)
 				f.Stall(time.Hour)
@@ -227,7 +227,7 @@ func TestPlan(t *testing.T) {
 	plan(t, "zombie-with-timers", func(w *world) {
 		w.startClock(planPartitions)
 		cut, fresh, told := &hold{}, &atomic.Bool{}, &atomic.Bool{}
-		wire := &kafkatest.Wire{Request: func(f kafkatest.Frame) bool {
+		wire := &wiretap.Wire{Request: func(f wiretap.Frame) bool {
 			switch f.Key {
 			case endTxn:
 				fresh.Store(true)
@@ -261,7 +261,7 @@ func TestPlan(t *testing.T) {
 		const tasks = 12
 		w.startClock(tasks)
 		stalled := &hold{}
-		wire := &kafkatest.Wire{Response: func(f kafkatest.Frame) bool {
+		wire := &wiretap.Wire{Response: func(f wiretap.Frame) bool {
 			if f.Key == produce {
 				stalled.begin()
 				stalled.wait(f)

@@ -18,6 +18,7 @@ import (
 	"github.com/headrace/headrace/framework"
 	"github.com/headrace/headrace/internal/eos"
 	"github.com/headrace/headrace/internal/kafkatest"
+	"github.com/headrace/headrace/internal/wiretap"
 	"github.com/headrace/headrace/serde"
 	"github.com/headrace/headrace/state"
 	"github.com/headrace/headrace/topology"
@@ -81,14 +82,14 @@ type member struct {
 }
 
 // start starts one, whose network passes through wire.
-func (w *world) start(name, app string, wire *kafkatest.Wire, change func(*framework.Config)) *member {
+func (w *world) start(name, app string, wire *wiretap.Wire, change func(*framework.Config)) *member {
 	w.t.Helper()
 	dead := &atomic.Bool{}
 	through := *wire
-	through.Request = func(f kafkatest.Frame) bool {
+	through.Request = func(f wiretap.Frame) bool {
 		return !dead.Load() && (wire.Request == nil || wire.Request(f)) && !dead.Load()
 	}
-	through.Response = func(f kafkatest.Frame) bool {
+	through.Response = func(f wiretap.Frame) bool {
 		return !dead.Load() && (wire.Response == nil || wire.Response(f)) && !dead.Load()
 	}
 	cfg := framework.Config{

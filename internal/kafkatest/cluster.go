@@ -1,5 +1,5 @@
 // Package kafkatest helps tests that talk to an embedded broker: a cluster on a network in memory, as a synctest bubble needs it,
-// connections that fail on request, and readers of what has been committed.
+// and readers of what has been committed.
 package kafkatest
 
 import (
@@ -16,6 +16,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/headrace/headrace/internal/wiretap"
 )
 
 // Cluster is a broker in memory.
@@ -59,8 +61,8 @@ func (c *Cluster) WithTLS(conf *tls.Config) []kgo.Opt {
 }
 
 // Through are the options of a client whose connections pass through wire.
-func (c *Cluster) Through(wire *Wire) []kgo.Opt {
-	return []kgo.Opt{kgo.Dialer(wire.dialer(c.network.DialContext))}
+func (c *Cluster) Through(wire *wiretap.Wire) []kgo.Opt {
+	return []kgo.Opt{kgo.Dialer(wire.Dialer(c.network.DialContext))}
 }
 
 // Client makes a client. It is closed when the test ends.

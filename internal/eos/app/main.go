@@ -141,7 +141,7 @@ func (p *process) app(id string) (*framework.App, error) {
 		State:          pebblestore.New(pebblestore.Config{Dir: filepath.Join(p.dir, id), MemoryBudget: 64 << 20, Logger: logger}),
 		SessionTimeout: p.session, TransactionTimeout: p.transaction,
 		Logger: logger,
-		Kafka:  []kgo.Opt{kgo.Dialer((&tap{agent: p.agent, app: id}).dial)},
+		Kafka:  []kgo.Opt{kgo.Dialer((&tap{agent: p.agent, app: id}).dialer())},
 	})
 }
 

@@ -1,4 +1,6 @@
-package kafkatest
+// Package wiretap looks at what a Kafka client and its brokers say to each other: it takes their connections apart into requests and
+// responses, which hooks may watch, hold, forge or cut. Tests make faults with it, and the proof of exactly-once its evidence.
+package wiretap
 
 import (
 	"context"
@@ -7,6 +9,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Wire stands between a client and the brokers, sees every request and response, and may hold, forge or cut them. Its hooks are
@@ -36,6 +40,37 @@ func (f Frame) Stall(d time.Duration) {
 	}
 }
 
+// Request reads the frame of a request, and says whether that worked.
+func (f Frame) Request(req kmsg.Request) bool {
+	req.SetVersion(f.Version)
+	body := f.Bytes[8:]                                // key, version, correlation id
+	body = body[2+int(binary.BigEndian.Uint16(body)):] // client id
+	if req.IsFlexible() {
+		body = body[1:] // tags
+	}
+	return req.ReadFrom(body) == nil
+}
+
+// Response reads the frame of a response, and says whether that worked.
+func (f Frame) Response(resp kmsg.Response) bool {
+	resp.SetVersion(f.Version)
+	return resp.ReadFrom(f.Bytes[answer(resp):]) == nil
+}
+
+// Forge puts a response in place of the one in the frame. It has to be as long.
+func (f Frame) Forge(resp kmsg.Response) {
+	resp.SetVersion(f.Version)
+	copy(f.Bytes[answer(resp):], resp.AppendTo(nil))
+}
+
+// answer is where a response begins in its frame.
+func answer(resp kmsg.Response) int {
+	if resp.IsFlexible() {
+		return 4 + 1 // correlation id and tags
+	}
+	return 4
+}
+
 // SetError forges the error code of an EndTxn response.
 func (f Frame) SetError(code int16) {
 	at := 4 + 4 // correlation id and throttle
@@ -45,7 +80,8 @@ func (f Frame) SetError(code int16) {
 	binary.BigEndian.PutUint16(f.Bytes[at:], uint16(code))
 }
 
-func (w *Wire) dialer(dial func(context.Context, string, string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
+// Dialer puts the wire between whoever dials and what dial reaches.
+func (w *Wire) Dialer(dial func(context.Context, string, string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := dial(ctx, network, address)
 		if err != nil {
