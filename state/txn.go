@@ -188,6 +188,9 @@ func (t *Txn) Freeze() {
 		return
 	}
 	t.stores, t.ice, t.frozen, t.iced = t.ice, t.stores, true, t.count
+	for i := range t.stores { // as much again is likely
+		t.stores[i].entries = slices.Grow(t.stores[i].entries, len(t.ice[i].entries))
+	}
 	t.Savepoint()
 	t.bytes, t.count = 0, 0
 	t.generation++

@@ -199,6 +199,8 @@ func (t *Task) Freeze() {
 	}
 	t.cut = t.Cut()
 	t.made, t.ice = t.ice, t.made
+	// As much again is likely, and growing to it by steps would copy it over and over.
+	t.outs, t.origins = slices.Grow(t.outs, len(t.ice.outs)), slices.Grow(t.origins, len(t.ice.outs))
 	t.setApart()
 	// If the transaction does not commit, nothing of the task is used again.
 	for i := range t.reports {
