@@ -10,8 +10,11 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
+	"fmt"
 	"math/big"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -27,6 +30,7 @@ import (
 
 	"github.com/headrace/headrace/framework"
 	"github.com/headrace/headrace/internal/kafkatest"
+	"github.com/headrace/headrace/state/pebblestore"
 	"github.com/headrace/headrace/topology"
 )
 
@@ -340,5 +344,30 @@ func TestErrorsOfInternalTopics(t *testing.T) {
 func TestErrorsOfTopics(t *testing.T) {
 	on(t, nil, func(w *world) {
 		w.failsWithin(func(c *framework.Config) { c.OnRecordError = topology.DeadLetter("nowhere") }, "output topics nowhere did not exist after 10s", "create them")
+	})
+}
+
+// A state directory that is in use, or that cannot be written, ends Run with who has it, or with why not.
+func TestErrorsOfTheStateDirectory(t *testing.T) {
+	t.Run("in use", func(t *testing.T) {
+		on(t, nil, func(w *world) {
+			dir := t.TempDir()
+			m := w.start("a", func(c *framework.Config) { c.State = pebblestore.New(pebblestore.Config{Dir: dir}) })
+			m.runs(2 * partitions)
+			w.failsWithin(func(c *framework.Config) { c.State = pebblestore.New(pebblestore.Config{Dir: dir}) },
+				"state directory "+dir, fmt.Sprintf("in use by pid %d", os.Getpid()), "give this one a directory of its own")
+			m.stop()
+		})
+	})
+	t.Run("not writable", func(t *testing.T) {
+		on(t, nil, func(w *world) {
+			file := filepath.Join(t.TempDir(), "file")
+			if err := os.WriteFile(file, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			dir := filepath.Join(file, "state") // nobody can make it, root neither
+			w.failsWithin(func(c *framework.Config) { c.State = pebblestore.New(pebblestore.Config{Dir: dir}) },
+				"state directory "+dir+" cannot be used", "not a directory")
+		})
 	})
 }
