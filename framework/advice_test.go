@@ -343,7 +343,7 @@ func TestErrorsOfInternalTopics(t *testing.T) {
 
 func TestErrorsOfTopics(t *testing.T) {
 	on(t, nil, func(w *world) {
-		w.failsWithin(func(c *framework.Config) { c.OnRecordError = topology.DeadLetter("nowhere") }, "output topics nowhere did not exist after 10s", "create them")
+		w.failsWithin(func(c *framework.Config) { c.OnRecordError = topology.DeadLetter("nowhere") }, "output topics nowhere did not exist within 9.5s (Config.TopicTimeout is 10s)", "create them")
 	})
 }
 

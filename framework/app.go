@@ -118,6 +118,9 @@ func (a *App) Run(ctx context.Context) (err error) {
 	if closeErr := a.registry.close(); err == nil {
 		err = closeErr
 	}
+	if err == nil {
+		a.log.Info("stopped")
+	}
 	return err
 }
 

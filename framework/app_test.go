@@ -1,6 +1,7 @@
 package framework_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -90,5 +91,20 @@ func TestNewTakesTheZeroConfigWithWhatItMustKnow(t *testing.T) {
 	s := app.Snapshot()
 	if len(s.Workers) != 1 || s.Workers[0].State != framework.Starting || len(s.Tasks) != 0 || s.Expected != nil {
 		t.Errorf("before Run the snapshot is %+v", s)
+	}
+}
+
+func TestBrokersAreAddresses(t *testing.T) {
+	t.Parallel()
+	for _, good := range []string{"localhost:9092", "kafka", "10.0.0.1:1", "[::1]:9092", "broker-0.kafka.svc.cluster.local:19092"} {
+		if _, err := framework.New(framework.Config{AppID: "a", Brokers: []string{good}, Topology: counting(t), State: state.Memory()}); err != nil {
+			t.Errorf("%q: %v", good, err)
+		}
+	}
+	for _, bad := range []string{"", "http://x", "a,b:1", "a:b", "x:99999", " x:1", "x:0", ":9092", "a:1:2"} {
+		_, err := framework.New(framework.Config{AppID: "a", Brokers: []string{bad}, Topology: counting(t), State: state.Memory()})
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("Config.Brokers has %q", bad)) {
+			t.Errorf("%q: got %v, want that it is no address", bad, err)
+		}
 	}
 }

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"regexp"
-	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -155,8 +157,13 @@ func (c Config) checkPlan(plan *graph.Plan, fingerprint uint64) (*settings, erro
 	case !topicName.MatchString(c.AppID) || len(c.AppID) > 100:
 		mistake("AppID %q cannot begin the name of a topic: use at most 100 letters, digits, '.', '_' and '-'", c.AppID)
 	}
-	if len(c.Brokers) == 0 || slices.Contains(c.Brokers, "") {
-		mistake("Brokers is empty or has an empty element: give at least one broker as host:port")
+	if len(c.Brokers) == 0 {
+		mistake("Brokers is empty: give at least one broker as host:port")
+	}
+	for _, b := range c.Brokers {
+		if err := checkBroker(b); err != nil {
+			mistake("Brokers has %q: %w; give host:port", b, err)
+		}
 	}
 	if c.Instance != "" && (!topicName.MatchString(c.Instance) || len(c.Instance) > 100) {
 		mistake("Instance %q is not a name: use at most 100 letters, digits, '.', '_' and '-'", c.Instance)
@@ -246,6 +253,24 @@ func (c Config) checkPlan(plan *graph.Plan, fingerprint uint64) (*settings, erro
 		return nil, errors.Join(errs...)
 	}
 	return &settings{Config: c, plan: plan, fingerprint: fingerprint}, nil
+}
+
+// checkBroker says why an address cannot be one. Without a port it is Kafka's 9092.
+func checkBroker(addr string) error {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		if strings.ContainsRune(addr, ':') && !strings.HasPrefix(addr, "[") {
+			return errors.New("this is no address")
+		}
+		host, port = addr, "9092"
+	}
+	if host == "" || strings.ContainsAny(host, "/, \t\n@") {
+		return errors.New("this is no name of a host")
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return fmt.Errorf("%q is no port", port)
+	}
+	return nil
 }
 
 func setDefault[T comparable](field *T, value T) {

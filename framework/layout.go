@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/headrace/headrace/internal/assign"
 	"github.com/headrace/headrace/internal/engine"
@@ -145,6 +146,42 @@ func resolve(plan *graph.Plan, n naming, have map[string]int32) (*layout, []inte
 		}
 	}
 	return lay, made, nil
+}
+
+// because names the topics of the user's that give an internal topic its number of partitions, where there are such.
+func (l *layout) because(t internalTopic) string {
+	have := l.measures(t.sub, t.partitions, make(map[int]bool))
+	if len(have) == 0 {
+		return ""
+	}
+	slices.Sort(have)
+	return ", as " + strings.Join(slices.Compact(have), " and ") + " now has"
+}
+
+// measures are the topics with that many partitions that a sub-topology reads, or, if it reads repartition topics only, those whose
+// writers do.
+func (l *layout) measures(sub int, partitions int32, seen map[int]bool) []string {
+	if seen[sub] {
+		return nil
+	}
+	seen[sub] = true
+	var have []string
+	for i, topic := range l.subs[sub].sources {
+		if !l.subs[sub].sub.Sources[i].Repartition && l.topics[topic].partitions == partitions {
+			have = append(have, topic)
+		}
+	}
+	for i, topic := range l.subs[sub].sources {
+		if len(have) > 0 || !l.subs[sub].sub.Sources[i].Repartition {
+			continue
+		}
+		for w := range l.subs {
+			if slices.Contains(l.subs[w].sinks, topic) {
+				have = append(have, l.measures(w, partitions, seen)...)
+			}
+		}
+	}
+	return have
 }
 
 // taskOf returns the task that reads a partition.

@@ -121,7 +121,8 @@ const (
 // Drops is how many records went no further at one operator for one reason.
 type Drops struct {
 	SubTopology int
-	// Operator is the node, as in the topology's description.
+	// Operator is the name of the store that the operator keeps, or else of the node, as in the topology's description: as in
+	// OperatorStatus.
 	Operator string
 	// Reason is one of those of Counters.Dropped, or late-sidelined.
 	Reason  string
@@ -140,7 +141,7 @@ func (d drops) list(l *layout) []Drops {
 				}
 				at := &l.subs[i].sub.Nodes[node]
 				out = append(out, Drops{
-					SubTopology: l.subs[i].sub.ID, Operator: at.Name, Reason: graph.Reason(r).String(),
+					SubTopology: l.subs[i].sub.ID, Operator: at.Label, Reason: graph.Reason(r).String(),
 					Outcome: outcome(at, graph.Reason(r)), Records: n,
 				})
 			}

@@ -312,7 +312,7 @@ func TestDropsThatMayBeMistakesAreSaid(t *testing.T) {
 		}
 		m.stop()
 		got := j.with("records are dropped")
-		want := map[string]string{"reason": "null-key", "operator": "KSTREAM-AGGREGATE-0000000001", "records": "1"}
+		want := map[string]string{"reason": "null-key", "operator": "counts", "records": "1"}
 		if len(got) != 1 || got[0].level != slog.LevelWarn || cmp.Diff(want, got[0].attrs) != "" {
 			t.Errorf("logged %v, want one warning with %v", got, want)
 		}

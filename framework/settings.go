@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/headrace/headrace/internal/graph"
 )
 
 // The settings of topics that decide what becomes of what the app writes.
@@ -38,6 +40,15 @@ func (a *App) readSettings(ctx context.Context, lay *layout, outputs []string) {
 			}
 		}
 	}
+	var tables []string
+	for i := range lay.subs {
+		for j, topic := range lay.subs[i].sources {
+			if lay.subs[i].sub.Sources[j].Table {
+				tables = append(tables, topic)
+				topics = append(topics, topic)
+			}
+		}
+	}
 	if len(topics) == 0 {
 		return
 	}
@@ -61,11 +72,31 @@ func (a *App) readSettings(ctx context.Context, lay *layout, outputs []string) {
 			a.maxBytes.Store(d.Name, int32(n))
 		}
 		if slices.Contains(outputs, d.Name) {
-			for _, w := range timeWarnings(set) {
-				a.log.Warn("output topic may not keep event times", "topic", d.Name, "setting", w.setting, "consequence", w.consequence)
-			}
+			a.warnOfTimes(d.Name, set)
+		}
+		if slices.Contains(tables, d.Name) && !strings.Contains(set[cleanupPolicy], "compact") && set[cleanupPolicy] != "" {
+			a.log.Warn("table topic is not compacted: rows are gone from the table when retention has deleted them and it is read again",
+				"topic", d.Name, "setting", cleanupPolicy+"="+set[cleanupPolicy])
 		}
 	}
+}
+
+// warnOfTimes says in one line by which settings an output topic loses records because of their event times. Where they are the
+// broker's own timestamps, they are of now.
+func (a *App) warnOfTimes(topic string, set map[string]string) {
+	own := slices.ContainsFunc(a.set.plan.SubTopologies, func(sub *graph.SubTopology) bool {
+		return slices.ContainsFunc(sub.Sources, func(s graph.Source) bool { return s.OwnTime })
+	})
+	warnings := timeWarnings(set)
+	if !own || len(warnings) == 0 {
+		return
+	}
+	var settings, consequences []string
+	for _, w := range warnings {
+		settings, consequences = append(settings, w.setting), append(consequences, w.consequence)
+	}
+	a.log.Warn("output topic may not keep event times", "topic", topic,
+		"setting", strings.Join(settings, ", "), "consequence", strings.Join(consequences, "; "))
 }
 
 // takesLess reads anew how large a batch a topic takes, and says whether it is less than was known.

@@ -115,7 +115,7 @@ func TestInternalTopicOfAnotherSize(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.createTopics(3, "words-counts-changelog")
 		m := w.start("a", nil)
-		says(t, m.ends(), "words-counts-changelog has 3 partitions and needs 4")
+		says(t, m.ends(), "words-counts-changelog has 3 partitions and needs 4, as in now has", "under another Config.AppID")
 	})
 }
 
@@ -147,9 +147,23 @@ func TestOutputTopicsAreWarnedAbout(t *testing.T) {
 		var log lockedBuffer
 		w.set("out", "message.timestamp.after.max.ms", "3600000")
 		w.set("in", "message.timestamp.after.max.ms", "3600000")
-		m := w.start("a", func(c *framework.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		b := topology.NewBuilder()
+		in := topology.Topic("in", serde.String(), serde.String())
+		topology.From(b, in.EventTime(func(topology.Record[string, string]) time.Time { return time.UnixMilli(1) })).To(topology.Topic("out", serde.String(), serde.String()))
+		top, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := w.start("a", func(c *framework.Config) { c.Topology, c.Logger = top, slog.New(slog.NewTextHandler(&log, nil)) })
+		m.runs(partitions)
+		m.stop()
+		var plain lockedBuffer // where event time is the broker's, it is of now
+		m = w.start("b", func(c *framework.Config) { c.Logger = slog.New(slog.NewTextHandler(&plain, nil)) })
 		m.runs(2 * partitions)
 		m.stop()
+		if strings.Contains(plain.String(), "event times") {
+			t.Errorf("without event times of its own an app is warned of them: %s", &plain)
+		}
 		for _, want := range []string{"message.timestamp.after.max.ms=3600000", "retention.ms=604800000", "more than 1h0m0s ahead are refused"} {
 			if !strings.Contains(log.String(), want) {
 				t.Errorf("the log does not say %q", want)
@@ -293,5 +307,35 @@ func TestTopologyWithoutStores(t *testing.T) {
 		w.write(20)
 		w.await("all to be copied", func() bool { return len(w.c.ReadCommitted(t, "narrow")) == 20 })
 		m.stop()
+	})
+}
+
+// A table whose topic deletes by age loses rows the next time that it is read from the start.
+func TestATableThatIsNotCompactedIsWarnedOf(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.createTopics(partitions, "rows", "kept")
+		w.set("kept", "cleanup.policy", "compact")
+		b := topology.NewBuilder()
+		in := topology.From(b, topology.Topic("in", serde.String(), serde.String()))
+		for _, table := range []string{"rows", "kept"} {
+			rows := topology.TableFrom(b, table, topology.Topic(table, serde.String(), serde.String()))
+			in = topology.LeftJoinTable(in, rows, func(v, row string, _ bool) string { return v + row })
+		}
+		in.To(topology.Topic("out", serde.String(), serde.String()))
+		top, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		j := newJournal()
+		m := w.start("a", j.into(func(c *framework.Config) { c.Topology = top }))
+		m.runs(partitions)
+		m.stop()
+		got := j.with("table topic is not compacted")
+		if len(got) != 1 || got[0].level != slog.LevelWarn || got[0].attrs["topic"] != "rows" {
+			t.Errorf("logged %v, want one warning of the topic rows", got)
+		}
+		if got := j.with("stopped"); len(got) != 1 {
+			t.Errorf("the end is logged %d times, want once", len(got))
+		}
 	})
 }

@@ -81,7 +81,8 @@ func (a *App) awaitTopics(ctx context.Context, inputs, outputs []string) (map[st
 		return nil, err
 	}
 	defer done()
-	deadline := time.Now().Add(a.set.TopicTimeout)
+	began := time.Now()
+	deadline := began.Add(a.set.TopicTimeout)
 	for {
 		have := make(map[string]int32)
 		seen, err := look(ctx, slices.Concat(inputs, outputs)...)
@@ -108,7 +109,7 @@ func (a *App) awaitTopics(ctx context.Context, inputs, outputs []string) (map[st
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case !time.Now().Add(topicPoll).Before(deadline):
-			return nil, missingError(a.set.TopicTimeout, noIn, noOut, err)
+			return nil, missingError(time.Since(began), a.set.TopicTimeout, noIn, noOut, err)
 		}
 		a.warnWaiting(noIn, noOut, err)
 		if err := sleep(ctx, topicPoll); err != nil {
@@ -190,12 +191,13 @@ func missing(topics []string, have map[string]int32) []string {
 	return out
 }
 
-func missingError(after time.Duration, inputs, outputs []string, err error) error {
+func missingError(waited, timeout time.Duration, inputs, outputs []string, err error) error {
+	after := waited.Round(100 * time.Millisecond)
 	if err != nil {
 		if way := connectionWayOut(err); way != "" {
-			return fatal("no broker answered within %v (Config.TopicTimeout): %w; %s", after, err, way)
+			return fatal("no broker answered within %v (Config.TopicTimeout is %v): %w; %s", after, timeout, err, way)
 		}
-		return fatal("no broker answered within %v (Config.TopicTimeout): %w; check Config.Brokers, and that TLS is spoken where the listener has it", after, err)
+		return fatal("no broker answered within %v (Config.TopicTimeout is %v): %w; check Config.Brokers, and that TLS is spoken where the listener has it", after, timeout, err)
 	}
 	var what []string
 	if len(inputs) > 0 {
@@ -204,7 +206,7 @@ func missingError(after time.Duration, inputs, outputs []string, err error) erro
 	if len(outputs) > 0 {
 		what = append(what, "output topics "+strings.Join(outputs, ", "))
 	}
-	return fatal("%s did not exist after %v (Config.TopicTimeout); create them, since only you know how many partitions they need", strings.Join(what, " and "), after)
+	return fatal("%s did not exist within %v (Config.TopicTimeout is %v); create them, since only you know how many partitions they need", strings.Join(what, " and "), after, timeout)
 }
 
 // createTopics makes the internal topics that are missing, and checks those that are there. Other instances do the same at the
@@ -260,8 +262,9 @@ func (a *App) createMissing(ctx context.Context, lay *layout, internal []interna
 			ready++
 			continue
 		case ok && d.Err == nil && len(d.Partitions) > 0:
-			errs = append(errs, fatal("internal topic %s has %d partitions and needs %d: the topology or an input topic has changed since it was made; go back, or take another Config.AppID, or stop all instances and delete the app's internal topics and its group's offsets",
-				t.name, len(d.Partitions), t.partitions))
+			errs = append(errs, fatal("internal topic %s has %d partitions and needs %d%s: the state of a key would be in another task than its records, and tables that are joined would not match; "+
+				"copy what has grown to a topic of the new size under a new name, and read that under another Config.AppID from the start; if it is the topology that has changed, go back, or take another Config.AppID",
+				t.name, len(d.Partitions), t.partitions, lay.because(t)))
 			continue
 		case ok && d.Err != nil && !errors.Is(d.Err, kerr.UnknownTopicOrPartition):
 			errs = append(errs, fmt.Errorf("topic %s: %w", t.name, d.Err))

@@ -67,6 +67,7 @@ func mistakes(b *topology.Builder) {
 	w := topology.Windowed(g, window.Tumbling(time.Minute), window.Drop())
 	topology.Count(g, "no-window", topology.EmitOnClose())                        // MISTAKE EmitOnClose on store "no-window": there is no window
 	topology.Windowed(g, window.Tumbling(0), window.Drop())                       // MISTAKE size is 0s
+	topology.Count(w, "sized").To(outWindows(time.Hour))                          // MISTAKE topic "out": its key serde is for windows of 1h0m0s, and what is written are windows of 1m0s
 	topology.Windowed(g, window.Hopping(time.Second, time.Minute), window.Drop()) // MISTAKE would leave gaps
 	topology.Windowed(g, window.Tumbling(time.Minute), window.Late{})             // MISTAKE no late policy
 	topology.Windowed(g, window.Tumbling(time.Minute), window.Sideline(""))       // MISTAKE Sideline: the topic has no name

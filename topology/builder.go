@@ -43,11 +43,22 @@ type meta struct {
 	down   []*meta
 	up     []*meta
 
-	onError graph.Policy
-	erredAt string // where that was said
+	numbered bool // its name is by its position only
+	onError  graph.Policy
+	erredAt  string // where that was said
 
 	sub   int // set by Build
 	local int // index in SubTopology.Nodes, set by Build
+}
+
+// label is the operator's name for whoever counts. A name that is numbered by position changes with every operator before it.
+func (m *meta) label() string {
+	for _, s := range m.stores {
+		if m.numbered && s.owner == m {
+			return s.spec.Name
+		}
+	}
+	return m.name
 }
 
 type sourceDef struct {
@@ -135,7 +146,7 @@ func (b *Builder) check(err error) {
 func (b *Builder) node(kind graph.NodeKind, name string, up ...*meta) *meta {
 	m := &meta{id: len(b.nodes), kind: kind, name: name, at: path.Base(here()), up: up}
 	if strings.HasSuffix(name, "-") { // a Kafka Streams name, numbered by position: for reading only
-		m.name = fmt.Sprintf("%s%010d", name, m.id)
+		m.name, m.numbered = fmt.Sprintf("%s%010d", name, m.id), true
 	}
 	for _, u := range up {
 		u.down = append(u.down, m)
@@ -335,7 +346,7 @@ func (b *Builder) compile(id int, nodes []*meta) *graph.SubTopology {
 		}
 	}
 	for _, m := range nodes {
-		n := graph.Node{Name: m.name, At: m.at, Kind: m.kind, Topic: m.topic, OnError: m.onError}
+		n := graph.Node{Name: m.name, Label: m.label(), At: m.at, Kind: m.kind, Topic: m.topic, OnError: m.onError}
 		for _, s := range m.stores {
 			n.Stores = append(n.Stores, s.spec.Name)
 		}

@@ -2,6 +2,8 @@ package topology
 
 import (
 	"fmt"
+	"math"
+	"time"
 
 	"github.com/headrace/headrace/internal/graph"
 	"github.com/headrace/headrace/serde"
@@ -16,9 +18,21 @@ func (s Stream[K, V]) To(t TopicOf[K, V]) {
 	m := s.n.b.node(graph.SinkNode, "KSTREAM-SINK-", s.n.m)
 	def := s.n.b.sink(m, graph.Sink{Topic: t.name})
 	s.n.b.onError(m, t.onError)
+	if is, says := windowSize(s.n.key), windowSize(t.key); is != says && is != math.MaxInt64 && says != math.MaxInt64 {
+		s.n.b.fail("topic %q: its key serde is for windows of %v, and what is written are windows of %v: give KeySerde(…).Size the size of the windows",
+			t.name, time.Duration(says)*time.Millisecond, time.Duration(is)*time.Millisecond)
+	}
 	s.n.edges = append(s.n.edges, func(in *instance) (consumer[K, V], error) {
 		return consumer[K, V]{push: writer(in, def, t.key, t.value), advance: func(int64) {}}, nil
 	})
+}
+
+// windowSize is the size of the windows that a key serde is for, in milliseconds, math.MaxInt64 if it says none.
+func windowSize(key any) int64 {
+	if k, ok := key.(interface{ SizeMillis() int64 }); ok {
+		return k.SizeMillis()
+	}
+	return math.MaxInt64
 }
 
 // innerKey is a key serde whose records are partitioned by a part of the key.

@@ -13,7 +13,7 @@ import (
 func From[K, V any](b *Builder, t TopicOf[K, V]) Stream[K, V] {
 	t.check(b)
 	n := &node[K, V]{b: b, m: b.node(graph.SourceNode, "KSTREAM-SOURCE-"), key: t.key, oneToOne: true}
-	def := b.source(n.m, graph.Source{Topic: t.name, Watermarks: t.watermarks})
+	def := b.source(n.m, graph.Source{Topic: t.name, Watermarks: t.watermarks, OwnTime: t.eventTime != nil})
 	b.onError(n.m, t.onError)
 	def.make = func(in *instance) (graph.Entry, error) { return newEntry(in, n, t) }
 	return Stream[K, V]{n}
@@ -98,7 +98,7 @@ func TableFrom[K, V any](b *Builder, store string, t TopicOf[K, V]) Table[K, V] 
 	t.check(b)
 	n := &node[K, V]{b: b, m: b.node(graph.SourceNode, "KTABLE-SOURCE-"), key: t.key}
 	st := b.store(n.m, state.Spec{Name: store, Kind: state.KeyValueKind, SourceTopic: t.name})
-	def := b.source(n.m, graph.Source{Topic: t.name, Table: true, Watermarks: t.watermarks})
+	def := b.source(n.m, graph.Source{Topic: t.name, Table: true, Watermarks: t.watermarks, OwnTime: t.eventTime != nil})
 	b.onError(n.m, t.onError)
 	def.store = st
 	def.src.Check = func(r *graph.Raw) (err error) {

@@ -62,6 +62,9 @@ func (c KeyCodec[K]) Size(d time.Duration) KeyCodec[K] {
 	return c
 }
 
+// SizeMillis returns the size that Size has set, in milliseconds, and math.MaxInt64 without one.
+func (c KeyCodec[K]) SizeMillis() int64 { return c.sizeMs }
+
 // Validate reports a missing inner serde and a bad size.
 func (c KeyCodec[K]) Validate() error {
 	if c.inner == nil {

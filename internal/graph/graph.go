@@ -5,6 +5,7 @@
 package graph
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/headrace/headrace/state"
@@ -22,6 +23,9 @@ type Header struct {
 	Key   string
 	Value []byte
 }
+
+// String is for people.
+func (h Header) String() string { return fmt.Sprintf("%s=%q", h.Key, h.Value) }
 
 // Raw is a record as the broker gave it. Its bytes are immutable.
 type Raw struct {
@@ -82,6 +86,8 @@ type Source struct {
 	// deletes its key, here and when the store is restored: compaction may have taken the value before it. It is safe for
 	// concurrent use.
 	Check func(*Raw) error
+	// OwnTime says that event time is not the broker's timestamp.
+	OwnTime bool
 	// Watermarks generates the watermark of each partition of an outside topic.
 	Watermarks window.Watermarks
 }
@@ -117,6 +123,8 @@ type Node struct {
 	Topic  string
 	Stores []string
 	To     []int // indexes of the nodes that it feeds
+	// Label is what counters call it: the name of the store that it brought into being, where its own is only numbered.
+	Label string
 	// OnError is for what fails here.
 	OnError Policy
 }
