@@ -4,7 +4,8 @@
 // serializers of Kafka's Java client write, so that a Java service can read our
 // topics and the other way round. The serdes whose names begin with Ordered
 // are for keys that are ranged over: comparing their bytes compares the values.
-// [JSON] is for everything else.
+// [JSON] is for everything else, and package serde/avro for Apache Avro, though
+// not in the framing of Confluent's schema registry.
 //
 // Null is not a value here: a record whose key or value is null never reaches a
 // Serde, the framework deals with it. Empty bytes are a value like any other.
