@@ -34,6 +34,7 @@ type batch struct {
 
 type batchTask struct {
 	task        *task
+	run         *engine.Task      // whose cut it is: the task may have been made anew since
 	positions   []*state.Position // of each store, nil where it did not move
 	latest      []int64           // of each store, the latest start of a window that got a value
 	offsets     []offset          // of its inputs
@@ -166,7 +167,7 @@ func (w *writer) send(ctx context.Context, c committer, b *batch) error {
 // write makes records of everything that a task's cut holds: changes of state, outputs, and behind them the watermark reports.
 func (w *writer) write(b *batch, t *task, now time.Time) error {
 	cut := t.run.Cut()
-	bt := batchTask{task: t, status: t.run.Status(), positions: make([]*state.Position, len(t.sub.sub.Stores)), latest: make([]int64, len(t.sub.sub.Stores))}
+	bt := batchTask{task: t, run: t.run, status: t.run.Status(), positions: make([]*state.Position, len(t.sub.sub.Stores)), latest: make([]int64, len(t.sub.sub.Stores))}
 	if err := w.mutations(b, &bt, &cut, now); err != nil {
 		return err
 	}

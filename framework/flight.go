@@ -97,7 +97,7 @@ func (w *worker) land(ctx context.Context) error {
 	}
 	if !f.landed() {
 		w.busy.at(committing, nil, f.since)
-		callOff := w.session.openGateAfter(gatePatience - time.Since(f.since))
+		callOff := w.session.openGateAfter(w.gatePatience() - time.Since(f.since))
 		<-f.done
 		callOff()
 	}
@@ -129,27 +129,24 @@ func (w *worker) land(ctx context.Context) error {
 	}
 	w.tally.Commits++
 	w.failures = 0
-	if w.acquitted(b) {
-		w.refusals = 0
-	}
 	w.failpoint("before-apply", b)
 	w.apply(b, nil)
 	return w.reportLast(ctx, b)
 }
 
-// landIf lets the worker's turn go on while a transaction flies, unless it has landed or something comes up that has to wait for it.
+// landIfDue lets the worker's turn go on while a transaction flies, unless it has landed or something comes up that has to wait for it.
 func (w *worker) landIfDue(ctx context.Context) error {
 	f := w.flight
-	if f == nil || !f.landed() && !w.upset(ctx) {
+	if f == nil || !f.landed() && !w.upset() {
 		return nil
 	}
 	return w.land(ctx)
 }
 
 // upset says that the turn is about to do what must not be done while a transaction flies.
-func (w *worker) upset(ctx context.Context) bool {
+func (w *worker) upset() bool {
 	s := w.session
-	if ctx.Err() != nil || s.blocked.Load() || s.rebalanced.Load() != w.rebalanced || len(w.outside) > 0 || s.owns.wants(time.Now()) {
+	if s.blocked.Load() || s.rebalanced.Load() != w.rebalanced || len(w.outside) > 0 || s.owns.wants(time.Now()) {
 		return true
 	}
 	if _, version := s.owns.owned(); version != w.version {
@@ -163,12 +160,4 @@ func (w *worker) upset(ctx context.Context) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.inbox) > 0
-}
-
-// commit makes one transaction of everything that is pending, and waits for it.
-func (w *worker) commit(ctx context.Context) error {
-	if err := w.takeOff(ctx); err != nil {
-		return err
-	}
-	return w.land(ctx)
 }

@@ -135,7 +135,7 @@ func (w *writer) blame(b *batch) []blamed {
 	}
 	var out []blamed
 	for _, bt := range b.tasks {
-		if bt.task.run == nil {
+		if bt.task.run != bt.run {
 			continue // its store has failed meanwhile
 		}
 		sinks := bt.task.run.Cut().Outputs

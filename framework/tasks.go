@@ -230,6 +230,9 @@ func (w *worker) close(t *task) {
 		t.claim = nil
 	}
 	w.resume(t)
+	if len(t.outputs.suspects)+len(t.outputs.refused) > 0 {
+		w.refusals = 0 // what it took to find them is forgotten with them, and has to be done again
+	}
 	delete(w.tasks, t.id)
 	w.sawTask(TaskEvent{Task: t.id.String(), State: TaskClosed})
 }
@@ -352,11 +355,19 @@ func (w *worker) make(ctx context.Context, out *built, id engine.TaskID, sub *su
 }
 
 // takeBuilt sets tasks that have been made to work.
-func (w *worker) takeBuilt() error {
+func (w *worker) takeBuilt(ctx context.Context) error {
 	w.mu.Lock()
 	inbox := w.inbox
 	w.inbox = nil
 	w.mu.Unlock()
+	if len(inbox) > 0 {
+		if err := w.land(ctx); err != nil {
+			for _, b := range inbox {
+				b.drop()
+			}
+			return err
+		}
+	}
 	for i, b := range inbox {
 		t := b.task
 		w.tally.RecordsRestored += b.restored // they are in the store, even if the task goes elsewhere now

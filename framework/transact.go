@@ -67,6 +67,10 @@ func (w *worker) commitIfDue(ctx context.Context) error {
 		if err := w.land(ctx); err != nil { // what is pending has to wait for what flies, and is enough
 			return err
 		}
+		if !w.pending() { // it has failed, and its tasks are made anew
+			return nil
+		}
+		now = time.Now()
 	}
 	switch {
 	case !w.mayCommit(now):
@@ -117,6 +121,15 @@ func (w *worker) abort(ctx context.Context, cause error) error {
 
 // gatePatience is how long a transaction may take to end before the group need not wait for it any longer.
 const gatePatience = time.Second
+
+// gatePatience: without transactions nothing makes a commit fail into which a rebalance gets, so the group waits for as long as it takes, or
+// until it takes the worker for dead.
+func (w *worker) gatePatience() time.Duration {
+	if w.app.set.Guarantee == AtLeastOnce {
+		return w.app.set.endTimeout()
+	}
+	return gatePatience
+}
 
 // maxFailures is how many transactions may fail in a row, each with a longer wait before the next.
 const maxFailures = 20
@@ -191,9 +204,12 @@ func (w *worker) apply(b *batch, verdicts map[topicPartition]verdict) {
 	if planted == trustNo {
 		remember(b)
 	}
+	if w.acquitted(b) { // before the tasks forget
+		w.refusals = 0
+	}
 	for i, bt := range b.tasks {
 		t := bt.task
-		if t.run == nil {
+		if t.run == nil || t.run != bt.run {
 			continue
 		}
 		lost := false

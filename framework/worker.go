@@ -283,6 +283,9 @@ func (w *worker) noteFenced(err error) error {
 func (w *worker) turn(ctx context.Context) error {
 	fetches := w.poll(ctx)
 	defer w.openGate()
+	if ctx.Err() != nil {
+		return nil // drain knows how long it may take
+	}
 	w.busy.at(turning, nil, time.Now())
 	if err := w.fetchErrors(fetches); err != nil {
 		return err
@@ -304,13 +307,15 @@ func (w *worker) turn(ctx context.Context) error {
 	if len(fetches) > 0 {
 		w.failpoint("after-poll", nil)
 	}
-	if err := w.takeBuilt(); err != nil {
+	if err := w.takeBuilt(ctx); err != nil {
 		return err
 	}
-	w.lookForGaps(time.Now())
-	w.takeGaps()
-	w.flow()
-	if err := w.step(); err != nil {
+	if w.flight == nil { // these tell the client where to go on
+		w.lookForGaps(time.Now())
+		w.takeGaps()
+		w.flow()
+	}
+	if err := w.step(ctx); err != nil {
 		return err
 	}
 	if err := w.commitIfDue(ctx); err != nil {
@@ -323,7 +328,7 @@ func (w *worker) turn(ctx context.Context) error {
 
 // openGate lets a rebalance through, but while a transaction flies: the group has to wait for that, though not for ever.
 func (w *worker) openGate() {
-	if f := w.flight; f != nil && !f.landed() && time.Since(f.since) < gatePatience {
+	if f := w.flight; f != nil && !f.landed() && time.Since(f.since) < w.gatePatience() {
 		return
 	}
 	if w.session != nil {
@@ -506,7 +511,7 @@ func add(m map[string][]int32, tp topicPartition) map[string][]int32 {
 }
 
 // step lets the tasks work, in turn, until there is nothing to do, a commit is due, the group wants something, or it took too long.
-func (w *worker) step() error {
+func (w *worker) step(ctx context.Context) error {
 	start := time.Now()
 	w.idle = true
 	if w.bytesDue() && (w.flight != nil || !w.mayCommit(start)) {
@@ -519,10 +524,8 @@ func (w *worker) step() error {
 			w.busy.at(stepping, t, now)
 			p, err := t.run.Step(now.UnixMilli(), stepBudget)
 			if err != nil {
-				if err := w.taskFailed(t, err); err != nil {
-					return err
-				}
-				continue
+				w.idle = false
+				return w.taskFailed(ctx, t, err) // the landing may have taken others along
 			}
 			more = more || p.More
 			units += p.Units
@@ -537,14 +540,20 @@ func (w *worker) step() error {
 }
 
 // taskFailed decides on an error of Step: a record that cannot be processed ends the app, a store that fails only its task.
-func (w *worker) taskFailed(t *task, err error) error {
+func (w *worker) taskFailed(ctx context.Context, t *task, err error) error {
 	var rec *engine.RecordError
 	if errors.As(err, &rec) {
 		w.logPanic(rec)
 		return recordError(rec)
 	}
 	w.noteErr("task "+t.id.String(), err)
-	w.rebuild(t, err)
+	run := t.run
+	if err := w.land(ctx); err != nil { // or the position that it is made from may be passed by what flies
+		return err
+	}
+	if t.run == run {
+		w.rebuild(t, err)
+	}
 	return nil
 }
 
@@ -578,6 +587,12 @@ func (w *worker) drain() error {
 	done, stop := context.WithCancel(ctx)
 	stop()
 	w.session.PollRecords(done, 1) // the gate
+	hurry := func() {
+		if f := w.flight; f != nil {
+			context.AfterFunc(ctx, f.cancel)
+		}
+	}
+	hurry()
 	if err := w.land(ctx); err != nil {
 		if isFatal(err) {
 			return err
@@ -590,7 +605,11 @@ func (w *worker) drain() error {
 		return nil
 	}
 	if w.pending() && !w.session.owns.isJoining() {
-		err := w.commit(ctx)
+		err := w.takeOff(ctx)
+		if err == nil {
+			hurry()
+			err = w.land(ctx)
+		}
 		if isFatal(err) {
 			return err
 		}
