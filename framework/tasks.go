@@ -71,6 +71,12 @@ func (w *worker) reassign(ctx context.Context) error {
 	// The order matters: callbacks first. They wait for the gate, which is shut, so none comes now.
 	callbacks := s.rebalanced.Load()
 	owned, version := s.owns.owned()
+	revoked := slices.ContainsFunc(w.running, func(t *task) bool { return t.claim.isRevoked() })
+	if version != w.version || callbacks != w.rebalanced || revoked {
+		if err := w.land(ctx); err != nil { // it may have come up since landIfDue
+			return err
+		}
+	}
 	if version != w.version {
 		w.version = version
 		if leaders, is := s.owns.stranger(); is {

@@ -295,9 +295,11 @@ func (w *worker) turn(ctx context.Context) error {
 	if err := w.reassign(ctx); err != nil {
 		return err
 	}
-	if why := w.session.owns.wantsRebalance(time.Now()); why != "" {
-		w.log.Info("joining the group anew", "why", why)
-		w.session.Client().ForceRebalance()
+	if w.flight == nil { // no End overlaps a join
+		if why := w.session.owns.wantsRebalance(time.Now()); why != "" {
+			w.log.Info("joining the group anew", "why", why)
+			w.session.Client().ForceRebalance()
+		}
 	}
 	if err := w.lookOutside(ctx); err != nil {
 		return err
