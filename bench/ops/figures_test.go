@@ -55,6 +55,8 @@ func TestCompare(t *testing.T) {
 		worse, note string
 	}{
 		"the same":                 {figure{name: "a", bytes: 100, allocs: 1}, figure{name: "a", bytes: 100, allocs: 1}, "", ""},
+		"Pebble's background":      {figure{name: "p Apply/pebble", bytes: 10000, allocs: 20}, figure{name: "p Apply/pebble", bytes: 21000, allocs: 40}, "", ""},
+		"one for each change":      {figure{name: "p Apply/pebble", bytes: 10000, allocs: 20}, figure{name: "p Apply/pebble", bytes: 21000, allocs: 1020}, "p Apply/pebble: 1020 allocs, were 20", ""},
 		"a little more bytes":      {figure{name: "a", bytes: 100, allocs: 1}, figure{name: "a", bytes: 140, allocs: 1}, "", ""},
 		"more bytes":               {figure{name: "a", bytes: 1000, allocs: 1}, figure{name: "a", bytes: 1300, allocs: 1}, "a: 1300 B, were 1000", ""},
 		"one allocation more":      {figure{name: "a", allocs: 0}, figure{name: "a", allocs: 1}, "a: 1 allocs, were 0", ""},
