@@ -13,10 +13,9 @@ import (
 // gapAim is how long a process may commit nothing while another is killed and comes back within its session.
 const gapAim = time.Second
 
-// gaps are the longest times between two commits of an application in one life of a process, while there was input: outside the
-// restart of the broker, and outside of what was done to the process itself until it was well again.
+// gaps are the longest times between two commits of an application in one life of a process, while there was input: outside of what was done to the process itself until it was well again.
 //
-// There are two. stable is with a process that was back within its session, if anything was done to the other at all: the group knows
+// There are two, both without the restart of the broker. stable is with a process that was back within its session, if anything was done to the other at all: the group knows
 // it again, and nobody waits. gone is with one that stayed away for longer: if it went while the group was gathering, everybody waits
 // for it in the join until its session is over, as the classic group protocol has it. The lines say where the longest were, by the
 // kind of the fault.
@@ -62,10 +61,11 @@ func (d *driver) longestGaps() gaps {
 	keys := slices.SortedFunc(maps.Keys(longest), func(a, b when) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 	for _, k := range keys {
 		back := "back in time"
-		if k.gone {
+		switch {
+		case k.gone:
 			back = "gone for long"
 			g.gone = max(g.gone, longest[k])
-		} else {
+		case k.kind != restart: // whoever is well at once after that may still find its transaction gone
 			g.stable = max(g.stable, longest[k])
 		}
 		g.lines = append(g.lines, fmt.Sprintf("%-20s %-14s %s", k.kind, back, where[k]))
