@@ -101,7 +101,6 @@ func connectionWayOut(err error) string {
 		host      x509.HostnameError
 		invalid   x509.CertificateInvalidError
 		record    tls.RecordHeaderError
-		eof       *kgo.ErrFirstReadEOF
 	)
 	switch {
 	case errors.Is(err, kerr.SaslAuthenticationFailed):
@@ -121,17 +120,19 @@ func connectionWayOut(err error) string {
 		return "the broker does not speak TLS on this port: use the port of its TLS listener, or leave kgo.DialTLSConfig out"
 	case strings.Contains(err.Error(), "remote error: tls:"):
 		return "the broker turns this client's certificate down, or wants one (ssl.client.auth=required): set Certificates of the tls.Config to one that is signed by a CA that the broker trusts"
-	case errors.As(err, &eof), errors.Is(err, io.EOF), strings.Contains(err.Error(), "plaintext connection"):
+	case isCutShort(err):
 		return "the broker closes the connection before it answers: its listener may want TLS (kgo.DialTLSConfig) or SASL (kgo.SASL), or none, or another password"
 	}
 	return ""
 }
 
+// isCutShort says that a connection was made and nothing was answered on it.
+func isCutShort(err error) bool {
+	var eof *kgo.ErrFirstReadEOF
+	return errors.As(err, &eof) || errors.Is(err, io.EOF) || strings.Contains(err.Error(), "plaintext connection")
+}
+
 // isMisconfigured says that trying again does not help: the connection is refused for what the app was configured with.
 func isMisconfigured(err error) bool {
-	var eof *kgo.ErrFirstReadEOF
-	if err == nil || errors.As(err, &eof) || errors.Is(err, io.EOF) || strings.Contains(err.Error(), "plaintext connection") {
-		return false // a broker that is just starting does the same
-	}
-	return connectionWayOut(err) != ""
+	return err != nil && !isCutShort(err) && connectionWayOut(err) != "" // a broker that is just starting cuts connections, too
 }

@@ -38,9 +38,8 @@ func (g Guarantee) String() string {
 //
 // What it is asked to abort has been written, too: nothing takes that back. The tasks are made anew and do it again.
 type atLeastOnce struct {
-	session  *session
-	id       string
-	sequence *uint64
+	session *session
+	id      string
 }
 
 func (a *atLeastOnce) begin() error { return nil }
@@ -54,11 +53,6 @@ func (a *atLeastOnce) flush(ctx context.Context) error {
 		return fmt.Errorf("framework: flush what %s wrote: %w", a.id, err)
 	}
 	return nil
-}
-
-func (a *atLeastOnce) mark() mark {
-	*a.sequence++
-	return mark{a.id, *a.sequence}
 }
 
 // commit commits the offsets. A no leaves it open whether the broker has them: the positions carry the number of this commit, and

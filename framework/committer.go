@@ -24,8 +24,6 @@ type committer interface {
 	commit(ctx context.Context, offsets []offset) (bool, error)
 	// abort gives up what was produced. After an error the committer is of no use.
 	abort(ctx context.Context) error
-	// mark gives the next transaction its name. No two get the same. The worker calls it, and not whoever commits.
-	mark() mark
 }
 
 // offset is a position to commit.
@@ -63,8 +61,7 @@ func judge(got committed, tried, previous mark) verdict {
 type exactlyOnce struct {
 	session  *session
 	id       string
-	sequence *uint64 // of the transactional id; it outlives the session
-	produced bool    // the open transaction has records
+	produced bool // the open transaction has records
 }
 
 func (e *exactlyOnce) begin() error {
@@ -85,11 +82,6 @@ func (e *exactlyOnce) flush(ctx context.Context) error {
 		return fmt.Errorf("framework: flush the transaction of %s: %w", e.id, err)
 	}
 	return nil
-}
-
-func (e *exactlyOnce) mark() mark {
-	*e.sequence++
-	return mark{e.id, *e.sequence}
 }
 
 var errNoOffsets = errors.New("framework: the client ended a transaction without the offsets that were to be in it: it may not have been fenced")

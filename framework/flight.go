@@ -37,7 +37,8 @@ func (f *flight) landed() bool {
 // takeOff begins to commit everything that is pending. Nothing may be flying.
 func (w *worker) takeOff(ctx context.Context) error {
 	now := time.Now()
-	b := &batch{mark: w.commits.mark(), at: now}
+	w.sequence++ // no two get the same, whatever becomes of them
+	b := &batch{mark: mark{w.transactionalID(), w.sequence}, at: now}
 	w.begun(b, now)
 	w.pendingSince = time.Time{}
 	w.writer.isolate(maps.Values(w.tasks))
@@ -57,7 +58,7 @@ func (w *worker) takeOff(ctx context.Context) error {
 	f := &flight{b: b, since: now, cancel: cancel, done: make(chan struct{})}
 	w.flight = f
 	after := w.lastEnd
-	w.flying.Go(func() {
+	w.aside.Go(func() {
 		defer w.wake()
 		defer close(f.done)
 		w.fly(ctx, f, after)

@@ -367,25 +367,30 @@ func TestRefusedWhileFull(t *testing.T) {
 	})
 }
 
+// holdWrites makes the broker hold what apps write, and not what tests write to in: what comes while shut, until release.
+func (w *world) holdWrites() (shut, release *atomic.Bool, held *atomic.Int64) {
+	shut, release, held = new(atomic.Bool), new(atomic.Bool), new(atomic.Int64)
+	id := w.c.TopicInfo("in").TopicID
+	w.c.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		w.c.KeepControl()
+		into := req.(*kmsg.ProduceRequest).Topics[0]
+		if shut.Load() && into.Topic != "in" && into.TopicID != id {
+			held.Add(1)
+			w.c.SleepControl(func() {
+				for !release.Load() {
+					time.Sleep(10 * time.Millisecond) // in a bubble
+				}
+			})
+		}
+		return nil, nil, false
+	})
+	return shut, release, held
+}
+
 // A broker takes no records when the app is told to stop: Run returns after drainTimeout, 10 s, and what leaving takes.
 func TestStopDuringAFlight(t *testing.T) {
 	bubble(t, func(w *world) {
-		var shut, release atomic.Bool
-		var held atomic.Int64
-		id := w.c.TopicInfo("in").TopicID
-		w.c.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
-			w.c.KeepControl()
-			into := req.(*kmsg.ProduceRequest).Topics[0]
-			if shut.Load() && into.Topic != "in" && into.TopicID != id {
-				held.Add(1)
-				w.c.SleepControl(func() {
-					for !release.Load() {
-						time.Sleep(10 * time.Millisecond) // in a bubble
-					}
-				})
-			}
-			return nil, nil, false
-		})
+		shut, release, held := w.holdWrites()
 		m := w.start("a", func(c *framework.Config) { c.Topology = countKeys(t) })
 		m.runs(partitions)
 		w.keyed("a", 10)
@@ -411,22 +416,7 @@ func TestStopDuringAFlight(t *testing.T) {
 // that its last owner writes.
 func TestSlowWriteWhileAnotherJoins(t *testing.T) {
 	bubble(t, func(w *world) {
-		var shut, release atomic.Bool
-		var held atomic.Int64
-		id := w.c.TopicInfo("in").TopicID
-		w.c.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
-			w.c.KeepControl()
-			into := req.(*kmsg.ProduceRequest).Topics[0]
-			if shut.Load() && into.Topic != "in" && into.TopicID != id {
-				held.Add(1)
-				w.c.SleepControl(func() {
-					for !release.Load() {
-						time.Sleep(10 * time.Millisecond) // in a bubble
-					}
-				})
-			}
-			return nil, nil, false
-		})
+		shut, release, held := w.holdWrites()
 		a := w.start("a", func(c *framework.Config) {
 			c.Topology, c.Guarantee = countKeys(t), framework.AtLeastOnce
 		})

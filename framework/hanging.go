@@ -131,7 +131,7 @@ func (w *worker) lookForHangs(now time.Time) {
 			}
 		}
 	}
-	w.building.Go(func() {
+	w.aside.Go(func() {
 		defer w.looking.Store(false)
 		ctx, cancel := context.WithTimeout(w.ctx, inputTimeout)
 		defer cancel()

@@ -11,7 +11,7 @@ func (w *worker) publishIfDue() {
 	}
 	if w.id == 0 && now.Sub(w.swept) >= idleState/4 {
 		w.swept = now
-		w.building.Go(func() { // a disk may take its time
+		w.aside.Go(func() { // a disk may take its time
 			if err := w.app.registry.sweep(now); err != nil {
 				w.log.Warn("idle state is not closed well", "err", err)
 			}

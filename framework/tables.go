@@ -46,7 +46,7 @@ func (w *worker) probe(t *task, in *input) {
 	t.probe = cancel
 	g := gap{t.run, in, in.pushed, in.readTo}
 	tp := in.topicPartition
-	w.building.Go(func() {
+	w.aside.Go(func() {
 		defer cancel()
 		next, err := w.app.restorer.Next(ctx, tp.topic, tp.partition, g.from, g.to)
 		if err != nil {

@@ -263,7 +263,7 @@ func (w *worker) start(t *task, first func(context.Context) error) {
 	}
 	w.pause(t)
 	_, generation := w.session.Client().GroupMetadata()
-	w.building.Go(func() {
+	w.aside.Go(func() {
 		defer cancel()
 		out := &built{task: t, build: b}
 		var err error

@@ -209,7 +209,7 @@ func (w *worker) apply(b *batch, verdicts map[topicPartition]verdict) {
 	}
 	for i, bt := range b.tasks {
 		t := bt.task
-		if t.run == nil || t.run != bt.run {
+		if t.run != bt.run {
 			continue
 		}
 		lost := false

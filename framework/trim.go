@@ -81,7 +81,7 @@ func (w *worker) trimIfDue() {
 			}
 		}
 	}
-	w.building.Go(func() {
+	w.aside.Go(func() {
 		defer w.trimming.Store(false)
 		ctx, cancel := context.WithTimeout(w.ctx, trimTimeout)
 		defer cancel()

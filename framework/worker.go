@@ -64,8 +64,7 @@ type worker struct {
 	outside []topicPartition // whose position the broker does not have
 
 	flight    *flight // the transaction that is being ended, if any
-	flying    sync.WaitGroup
-	undecided *batch // the transaction of which it is not known what became
+	undecided *batch  // the transaction of which it is not known what became
 
 	lastEnd      time.Time // when the last transaction ended
 	pendingSince time.Time // zero if there was nothing to commit
@@ -91,13 +90,13 @@ type worker struct {
 	trimming  atomic.Bool // a goroutine is at it
 	looking   atomic.Bool // a goroutine looks for open transactions
 
-	building sync.WaitGroup
-	mu       sync.Mutex // guards what follows
-	inbox    []*built
-	gaps     []gap
-	hanging  []hang // in inputs
-	wakeup   context.CancelFunc
-	woken    bool
+	aside   sync.WaitGroup // goroutines beside its own: none outlives it
+	mu      sync.Mutex     // guards what follows
+	inbox   []*built
+	gaps    []gap
+	hanging []hang // in inputs
+	wakeup  context.CancelFunc
+	woken   bool
 }
 
 // task is a task as its worker has it: being made, or running.
@@ -155,9 +154,9 @@ func (w *worker) transactionalID() string {
 
 func (w *worker) committer(s *session) committer {
 	if w.app.set.Guarantee == AtLeastOnce {
-		return &atLeastOnce{session: s, id: w.transactionalID(), sequence: &w.sequence}
+		return &atLeastOnce{session: s, id: w.transactionalID()}
 	}
-	return &exactlyOnce{session: s, id: w.transactionalID(), sequence: &w.sequence}
+	return &exactlyOnce{session: s, id: w.transactionalID()}
 }
 
 // run works until ctx is done or something happens that the worker cannot mend.
@@ -540,7 +539,7 @@ func (w *worker) stop() {
 		w.noteErr("last commit", err)
 	}
 	w.closeAll()
-	w.building.Wait()
+	w.aside.Wait()
 	w.mu.Lock()
 	inbox := w.inbox
 	w.inbox = nil
