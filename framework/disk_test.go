@@ -19,34 +19,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/headrace/headrace/framework"
+	"github.com/headrace/headrace/internal/disktest"
 	"github.com/headrace/headrace/internal/kafkatest"
 	"github.com/headrace/headrace/state"
 	"github.com/headrace/headrace/state/pebblestore"
 )
-
-// smallDisk mounts a tmpfs of 16 MiB for the test.
-func smallDisk(t *testing.T) string {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("mounting a small tmpfs needs root")
-	}
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=16m"); err != nil {
-		t.Skipf("cannot mount a small tmpfs: %v", err)
-	}
-	t.Cleanup(func() {
-		// It fails if a file is still open. A process that another test is just starting has ours open until it executes.
-		err := syscall.Unmount(dir, 0)
-		for n := 0; errors.Is(err, syscall.EBUSY) && n < 100; n++ {
-			time.Sleep(20 * time.Millisecond) // nothing signals that a child has executed
-			err = syscall.Unmount(dir, 0)
-		}
-		if err != nil {
-			t.Errorf("unmount: %v", err)
-		}
-	})
-	return dir
-}
 
 // fill takes all the space that is left. Removing the file that it returns gives it back.
 func fill(t *testing.T, dir string) (ballast string) {
@@ -127,7 +104,7 @@ func (w *world) counted(parts []int32) map[string]int64 {
 // Its other tasks and the other member go on, nobody is thrown out of the group, and when there is space again everything comes out
 // as if nothing had happened.
 func TestAppOnAFullDisk(t *testing.T) {
-	small, large := smallDisk(t), t.TempDir()
+	small, large := disktest.Small(t), t.TempDir()
 	dir := filepath.Join(small, "state")
 	bubble(t, func(w *world) {
 		j := newJournal()

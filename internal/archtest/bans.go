@@ -52,7 +52,7 @@ func roomBans(pkg string) []string {
 // live are the rooms that run: they may look at the clock and start goroutines,
 // each with an owner that waits for it.
 var live = []string{
-	"framework", "state/pebblestore", "ops", "devkafka", "internal/restore", "internal/kafkatest", "internal/wiretap",
+	"framework", "state/pebblestore", "ops", "devkafka", "internal/restore", "internal/kafkatest", "internal/wiretap", "internal/disktest",
 	"internal/eos/...", "internal/sim", "cmd/...",
 }
 

@@ -9,30 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headrace/headrace/internal/disktest"
 	"github.com/headrace/headrace/state"
 )
 
 // A real disk that is full: 16 MiB of tmpfs, most of it taken.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("mounting a small tmpfs needs root")
-	}
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=16m"); err != nil {
-		t.Skipf("cannot mount a small tmpfs: %v", err)
-	}
-	t.Cleanup(func() {
-		// It fails if a file is still open. A process that another test is just starting has ours open until it executes.
-		err := syscall.Unmount(dir, 0)
-		for n := 0; errors.Is(err, syscall.EBUSY) && n < 100; n++ {
-			time.Sleep(20 * time.Millisecond) // nothing signals that a child has executed
-			err = syscall.Unmount(dir, 0)
-		}
-		if err != nil {
-			t.Errorf("unmount: %v", err)
-		}
-	})
+	dir := disktest.Small(t)
 	ballast := filepath.Join(dir, "ballast")
 	if err := os.WriteFile(ballast, make([]byte, 11<<20), 0o600); err != nil {
 		t.Fatal(err)
