@@ -174,7 +174,7 @@ func (r *Restorer) fetch(ctx context.Context, p partition, at place, offset int6
 	rt.Partitions = append(rt.Partitions, rp)
 	req.Topics = append(req.Topics, rt)
 
-	kresp, err := r.client.Broker(int(at.leader)).Request(ctx, req)
+	kresp, err := r.client.askLeader(ctx, at.leader, req)
 	if err != nil {
 		return fetched{}, err
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/headrace/headrace/state"
 )
@@ -90,7 +91,7 @@ type Progress struct {
 
 // Restorer restores stores. An App needs one: it is safe for concurrent use, and all its restores share the bound on fetches.
 type Restorer struct {
-	client       *kgo.Client
+	client       cluster
 	decompressor kgo.Decompressor
 	slots        chan struct{}
 	fetchBytes   int32
@@ -104,11 +105,45 @@ func New(opts []kgo.Opt) (*Restorer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("restore: %w", err)
 	}
-	return &Restorer{
-		client: cl, decompressor: kgo.DefaultDecompressor(),
-		slots: make(chan struct{}, maxFetches), fetchBytes: fetchBytes, attempts: attempts,
-	}, nil
+	return over(client{cl}), nil
 }
+
+// Over makes a Restorer that asks a func instead of brokers, for a simulation that has none. It is called from several goroutines when
+// several stores are restored.
+func Over(ask func(context.Context, kmsg.Request) (kmsg.Response, error)) *Restorer {
+	return over(asked(ask))
+}
+
+func over(c cluster) *Restorer {
+	return &Restorer{
+		client: c, decompressor: kgo.DefaultDecompressor(),
+		slots: make(chan struct{}, maxFetches), fetchBytes: fetchBytes, attempts: attempts,
+	}
+}
+
+// cluster is who answers.
+type cluster interface {
+	kmsg.Requestor // any broker
+	askLeader(ctx context.Context, leader int32, req kmsg.Request) (kmsg.Response, error)
+	Close()
+}
+
+type client struct{ *kgo.Client }
+
+func (c client) askLeader(ctx context.Context, leader int32, req kmsg.Request) (kmsg.Response, error) {
+	return c.Broker(int(leader)).Request(ctx, req)
+}
+
+type asked func(context.Context, kmsg.Request) (kmsg.Response, error)
+
+func (f asked) Request(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
+	return f(ctx, req)
+}
+
+func (f asked) askLeader(ctx context.Context, _ int32, req kmsg.Request) (kmsg.Response, error) {
+	return f(ctx, req)
+}
+func (f asked) Close() {}
 
 // Close closes the client. Restores that are under way fail.
 func (r *Restorer) Close() { r.client.Close() }
