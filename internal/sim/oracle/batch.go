@@ -1,0 +1,450 @@
+package oracle
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+)
+
+// Record is a record of a topic.
+type Record struct {
+	Offset     int64
+	Key, Value []byte // nil is null
+	Time       int64
+	Headers    []Header
+	Report     *Report
+}
+
+// Header is a record header.
+type Header struct{ Key, Value string }
+
+// Report is a watermark report of one of Producers writers.
+type Report struct {
+	Producer, Producers int32
+	Watermark           int64
+}
+
+// Unknown is the watermark before anything is known, and NoTime the time of a record that has none.
+const (
+	Unknown = math.MinInt64
+	NoTime  = math.MinInt64
+)
+
+// Event is something that a task did next. Source is an index into Sub.Sources.
+type Event struct {
+	What   What
+	Source int
+	Offset int64 // Took
+	Time   int64 // Moved: the watermark; Ticked: the wall time
+	Node   int   // Ticked: the Process
+}
+
+// What an Event is.
+type What uint8
+
+// A task has taken a record, has told its operators the watermark of a source, or has fired a punctuation of the wall clock.
+const (
+	Took What = iota
+	Moved
+	Ticked
+)
+
+// Cut is a commit: what of the events it covers, and what it reported to each repartition topic.
+type Cut struct {
+	Events int
+	// Due says that the last event has made more due than was done.
+	Due     bool
+	Reports map[string]int64
+}
+
+// Input is what a task read and how.
+type Input struct {
+	Spec      *Spec
+	Sub       Sub
+	Partition int32
+	// Logs has what is committed of each source's partition, nil if there is no such partition.
+	Logs   [][]Record
+	Events []Event
+	Cuts   []Cut
+}
+
+// Output is a record that the task writes.
+type Output struct {
+	Topic        string
+	PartitionKey []byte
+	Record
+}
+
+// Entry is a value in a store.
+type Entry struct {
+	Time  int64
+	Value string
+}
+
+// Result is what has to come of it.
+type Result struct {
+	Outputs []Output // in order, but for dead letters
+	// Stores are the stores by name; the keys of windows are those of [WindowKey].
+	Stores map[string]map[string]Entry
+	Counts map[string]int64 // by reason
+	Taken  int64
+}
+
+// WindowKey is the key of a window in Result.
+func WindowKey(start int64, key string) string { return fmt.Sprintf("%016x %s", uint64(start), key) }
+
+// Run goes through the events. An error is something that the task may not do.
+func Run(in Input) (*Result, error) {
+	b := &batch{Input: in, res: &Result{Stores: map[string]map[string]Entry{}, Counts: map[string]int64{}}, sent: map[string]int64{}, aside: map[int]bool{}}
+	n := len(in.Spec.Nodes)
+	b.down = make([][]int, n)
+	b.w, b.out, b.edges = make([]int64, n), make([]int64, n), make([]int64, n)
+	b.due = make([]int64, n)
+	for i := range n {
+		b.down[i] = in.Spec.Down(i)
+		b.w[i], b.out[i], b.edges[i], b.due[i] = Unknown, Unknown, Unknown, Unknown
+	}
+	for _, i := range in.Sub.Nodes {
+		if name, ok := in.Spec.Nodes[i].Keeps(); ok {
+			b.res.Stores[name] = map[string]Entry{}
+		}
+	}
+	b.sources = make([]source, len(in.Sub.Sources))
+	for i := range b.sources {
+		b.sources[i] = source{node: in.Sub.Sources[i], max: Unknown, w: Unknown, next: Unknown}
+		if in.Logs[i] == nil && in.Spec.Nodes[b.sources[i].node].Kind != Table {
+			b.sources[i].w = math.MaxInt64
+		}
+	}
+	b.settle()
+	before := b.reported()
+	cuts := in.Cuts
+	for k := 0; ; k++ {
+		for len(cuts) > 0 && cuts[0].Events == k {
+			if err := b.cut(cuts[0], before); err != nil {
+				return nil, err
+			}
+			cuts = cuts[1:]
+		}
+		if k == len(in.Events) {
+			break
+		}
+		was := b.reported()
+		if err := b.event(in.Events[k]); err != nil {
+			return nil, fmt.Errorf("event %d: %w", k, err)
+		}
+		b.settle()
+		if !maps.Equal(was, b.reported()) { // otherwise it may still be what came before that is due
+			before = was
+		}
+	}
+	return b.res, b.finished()
+}
+
+// source is an input partition.
+type source struct {
+	node     int
+	at       int // index into the log
+	max, w   int64
+	next     int64 // what w has to become
+	channels map[int32]int64
+	writers  int32
+}
+
+type batch struct {
+	Input
+	res     *Result
+	sources []source
+	down    [][]int
+	// w is the watermark of each node and out what it tells those behind it. edges is that of the sink of a repartition node. due is when the next
+	// punctuation of a Process is.
+	w, out, edges, due []int64
+	sent               map[string]int64
+
+	raw    *Record // in hand
+	source int
+	time   int64 // that a store gives to what is written
+	undo   []func()
+	counts []string
+	aside  map[int]bool // nodes that have set it aside
+}
+
+func (b *batch) node(i int) *Node { return &b.Spec.Nodes[i] }
+
+// event does what an event says.
+func (b *batch) event(e Event) error {
+	if e.What == Ticked {
+		b.unit(nil, 0, func() error { return b.tick(e) })
+		return nil
+	}
+	s := &b.sources[e.Source]
+	log, topic := b.Logs[e.Source], b.node(s.node).Name
+	repartition := b.node(s.node).Repartitions()
+	if e.What == Moved {
+		was := s.w
+		s.w = max(s.w, s.next)
+		for repartition && s.w == was && e.Time > was && s.at < len(log) && log[s.at].Report != nil {
+			s.report(log[s.at].Report)
+			s.at++
+		}
+		if s.w != e.Time {
+			return fmt.Errorf("the watermark of %s moves to %d, and should be %d", topic, e.Time, s.w)
+		}
+		return nil
+	}
+	if err := b.unheard(s); err != nil {
+		return err
+	}
+	for s.at < len(log) && log[s.at].Report != nil {
+		was := s.w
+		s.report(log[s.at].Report)
+		if s.w != was {
+			return fmt.Errorf("the report at offset %d of %s moves the watermark to %d, and nobody heard of it before offset %d", log[s.at].Offset, topic, s.w, e.Offset)
+		}
+		s.at++
+	}
+	if s.at == len(log) || log[s.at].Offset != e.Offset {
+		next := int64(-1)
+		if s.at < len(log) {
+			next = log[s.at].Offset
+		}
+		return fmt.Errorf("offset %d of %s is taken, and the next record is at offset %d (-1: none)", e.Offset, topic, next)
+	}
+	r := &log[s.at]
+	s.at++
+	b.res.Taken++
+	at, ok := b.take(e.Source, r)
+	if ok && !repartition && at != NoTime {
+		s.max = max(s.max, at)
+		s.next = s.max - b.node(s.node).Disorder
+	}
+	return nil
+}
+
+// unheard says that a record should have moved the watermark and did not.
+func (b *batch) unheard(s *source) error {
+	if s.next <= s.w {
+		return nil
+	}
+	return fmt.Errorf("the watermark of %s should have moved to %d, and is %d", b.node(s.node).Name, s.next, s.w)
+}
+
+func (s *source) report(r *Report) {
+	if r.Producers != s.writers {
+		s.writers, s.channels = r.Producers, map[int32]int64{}
+	}
+	if old, ok := s.channels[r.Producer]; !ok || r.Watermark > old {
+		s.channels[r.Producer] = r.Watermark
+	}
+	if len(s.channels) == int(s.writers) {
+		low := int64(math.MaxInt64)
+		for _, w := range s.channels {
+			low = min(low, w)
+		}
+		s.w = max(s.w, low)
+	}
+}
+
+// take runs a record. ok says that it got as far as the operators, and so moves the watermark.
+func (b *batch) take(index int, r *Record) (at int64, ok bool) {
+	s := &b.sources[index]
+	n := b.node(s.node)
+	rc := rec{key: string(r.Key), nullKey: r.Key == nil, null: r.Value == nil, time: r.Time, raw: r}
+	at = r.Time
+	reason := ""
+	switch {
+	case !rc.null && Undecodable(string(r.Value)):
+		reason = "undecodable"
+	case n.OwnTime && rc.null:
+		at = NoTime
+	case n.OwnTime:
+		at = TimeOf(string(r.Value))
+		rc.time = at
+	}
+	if reason == "" && at < 0 && at != NoTime {
+		reason = "bad-timestamp"
+	}
+	keep := func(bad bool) {
+		if n.Kind != Table || r.Key == nil {
+			return
+		}
+		if r.Value == nil || bad {
+			b.delete(n.Store, string(r.Key))
+		} else {
+			b.put(n.Store, string(r.Key), Entry{r.Time, string(r.Value)})
+		}
+	}
+	if reason != "" {
+		b.leaveOut(s.node, reason, r, index, false)
+		keep(true)
+		return at, false
+	}
+	rc.value = string(r.Value)
+	b.time = max(at, 0)
+	failed := !b.unit(r, index, func() error {
+		switch {
+		case n.Kind == Table && rc.nullKey:
+			b.count("null-key")
+			return nil
+		case n.Kind == Table:
+			keep(false)
+		case rc.null && !n.KeepNulls:
+			b.count("null-value")
+			return nil
+		}
+		return b.next(s.node, rc)
+	})
+	if failed {
+		keep(false)
+	}
+	return at, true
+}
+
+// failure is a node that fails.
+type failure struct {
+	node  int
+	panic bool
+}
+
+func (*failure) Error() string { return "" }
+
+// unit does all of f or nothing of it. It says whether f was good.
+func (b *batch) unit(r *Record, source int, f func() error) bool {
+	b.raw, b.source = r, source
+	mark := len(b.res.Outputs)
+	b.undo, b.counts = b.undo[:0], b.counts[:0]
+	clear(b.aside)
+	err := f()
+	b.raw = nil
+	if err == nil {
+		for _, reason := range b.counts {
+			b.res.Counts[reason]++
+		}
+		return true
+	}
+	for _, u := range slices.Backward(b.undo) {
+		u()
+	}
+	b.res.Outputs = b.res.Outputs[:mark]
+	fail := err.(*failure)
+	b.leaveOut(fail.node, "failed", r, source, fail.panic)
+	return false
+}
+
+// The values of the header of dead letters that says what the error was.
+const (
+	Panicked = "panic"
+	Errored  = "*sim.failure"
+)
+
+func (b *batch) leaveOut(node int, reason string, r *Record, source int, panicked bool) {
+	b.res.Counts[reason]++
+	if b.Spec.PolicyOf(node) != DeadLetter {
+		return
+	}
+	o := Output{Topic: DeadLetters, Record: Record{Time: NoTime}}
+	if r != nil {
+		o.Key, o.Value, o.PartitionKey, o.Time = r.Key, r.Value, r.Key, r.Time
+		o.Headers = slices.Clone(r.Headers)
+	}
+	kind := Errored
+	switch {
+	case panicked:
+		kind = Panicked
+	case reason == "bad-timestamp":
+		kind = ""
+	}
+	o.Headers = append(o.Headers, Header{"__streams.errors.exception", kind})
+	if r != nil {
+		o.Headers = append(o.Headers,
+			Header{"__streams.errors.topic", b.node(b.Sub.Sources[source]).Name},
+			Header{"__streams.errors.partition", strconv.Itoa(int(b.Partition))},
+			Header{"__streams.errors.offset", strconv.FormatInt(r.Offset, 10)})
+	}
+	b.res.Outputs = append(b.res.Outputs, o)
+}
+
+func (b *batch) count(reason string) { b.counts = append(b.counts, reason) }
+
+func (b *batch) put(store, key string, e Entry) {
+	m := b.res.Stores[store]
+	old, had := m[key]
+	m[key] = e
+	b.undo = append(b.undo, func() {
+		if had {
+			m[key] = old
+		} else {
+			delete(m, key)
+		}
+	})
+}
+
+func (b *batch) delete(store, key string) {
+	m := b.res.Stores[store]
+	old, had := m[key]
+	delete(m, key)
+	if had {
+		b.undo = append(b.undo, func() { m[key] = old })
+	}
+}
+
+// reported is the watermark at each repartition sink.
+func (b *batch) reported() map[string]int64 {
+	m := map[string]int64{}
+	for _, up := range b.Sub.Nodes {
+		for _, i := range b.down[up] {
+			if n := b.node(i); n.Repartitions() {
+				m[n.Name] = b.edges[i]
+			}
+		}
+	}
+	return m
+}
+
+// cut checks what a commit reported: where event time is as of its last event, or what it was before that while more is due.
+func (b *batch) cut(c Cut, before map[string]int64) error {
+	for topic, w := range b.reported() {
+		sent, ok := b.sent[topic]
+		if !ok {
+			sent = Unknown
+		}
+		got, reported := c.Reports[topic]
+		if !reported {
+			got = sent
+		}
+		if got == w || c.Due && got >= before[topic] && got <= w {
+			b.sent[topic] = got
+			continue
+		}
+		return fmt.Errorf("the commit after %d events leaves the readers of %s at the watermark %d, and should leave them at %d", c.Events, topic, got, w)
+	}
+	return nil
+}
+
+// finished says whether everything was taken.
+func (b *batch) finished() error {
+	for i := range b.sources {
+		s := &b.sources[i]
+		if err := b.unheard(s); err != nil {
+			return err
+		}
+		for _, r := range b.Logs[i][s.at:] {
+			if r.Report == nil {
+				return fmt.Errorf("the record at offset %d of %s was never taken", r.Offset, b.node(s.node).Name)
+			}
+			was := s.w
+			if s.report(r.Report); s.w != was {
+				return fmt.Errorf("the report at offset %d of %s was never heard of", r.Offset, b.node(s.node).Name)
+			}
+		}
+	}
+	return nil
+}
+
+// windowedKey is Kafka's form of a windowed key: the key, then the start.
+func windowedKey(key string, start int64) []byte {
+	return binary.BigEndian.AppendUint64([]byte(key), uint64(start))
+}
