@@ -26,13 +26,15 @@ type Cluster struct {
 	t        testing.TB // whose cleanup runs inside the bubble
 	network  kfake.VirtualNetwork
 	producer *kgo.Client
+
+	connections connections
 }
 
 // Start starts a cluster of one broker. It is closed when the test ends, inside a bubble before the bubble does.
 func Start(t testing.TB, opts ...kfake.Opt) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t}
-	k, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(c.network.Listen)}, opts...)...)
+	k, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(c.listen)}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
