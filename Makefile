@@ -53,6 +53,14 @@ eos: ## exactly-once on a real Apache Kafka under kills; PLAN=short, RECORDS=200
 simulate: ## applications under schedules of faults in virtual time, one for each of SEEDS=10000, held to a batch; SEED=123 for one, in small if it differs
 	go run ./internal/sim/run $(if $(SEED),-seed $(SEED),-seeds $(or $(SEEDS),10000))
 
+.PHONY: simulate-runtime
+simulate-runtime: ## whole apps under SCHEDULES=500 of faults in virtual time (RACE=1: 100, with -race); SEED=1 is the first; TRACE=file runs one that failed 50 times
+	SCHEDULES=$(or $(SCHEDULES),$(if $(RACE),100,500)) scripts/simulate-runtime.sh
+
+.PHONY: simulate-runtime-mutants
+simulate-runtime-mutants: ## which planted bugs simulate-runtime finds in SCHEDULES=150
+	SCHEDULES=$(or $(SCHEDULES),150) scripts/simulate-runtime.sh mutants
+
 .PHONY: product
 product: ## the reference app on a real Apache Kafka: feed, two processes, one killed, verify; exits 2 without Java 17 and Maven
 	scripts/product.sh
@@ -99,12 +107,13 @@ profile: ## CPU, allocation, block and mutex profiles of a run: WORK=count PEER=
 
 # One after the other, cheapest first, each in its own make so that the log shows which one it was.
 .PHONY: ci
-ci: ## check, test (also untagged), build without cgo, simulate, bench-ops, fuzz, demo, demo-mutants, docs-check, product, mutants, test-kafka, eos PLAN=short, a look at bench: what .ci/run runs
+ci: ## check, test (also untagged), build without cgo, simulate, simulate-runtime, bench-ops, fuzz, demo, demo-mutants, docs-check, product, mutants, test-kafka, eos PLAN=short, a look at bench: what .ci/run runs
 	$(MAKE) check
 	$(MAKE) test RACE_REQUIRED=1
 	go test ./...
 	CGO_ENABLED=0 go build ./...
 	$(MAKE) simulate SEEDS=3000
+	$(MAKE) simulate-runtime SCHEDULES=150
 	$(MAKE) bench-ops
 	$(MAKE) fuzz
 	$(MAKE) demo

@@ -170,9 +170,9 @@ func TestDamagedStateIsRestored(t *testing.T) {
 				a.runs(2 * partitions)
 				w.write(600)
 				w.awaitOutputs()
-				n := a.Snapshot().Counters
+				var before int64
 				if op == "open" || op == "restore" {
-					a.stop()
+					before = a.stop().Records
 					arm()
 					a = w.start("again", config)
 				} else {
@@ -181,8 +181,11 @@ func TestDamagedStateIsRestored(t *testing.T) {
 				w.write(600)
 				w.awaitOutputs()
 				a.runs(2 * partitions)
-				n = a.stop()
+				n := a.stop()
 				w.check(true)
+				if got, want := before+n.Records, 2*int64(w.n); got != want {
+					t.Errorf("%d records are counted as processed, want %d: each word twice, whatever became of stores", got, want)
+				}
 				if hit != 1 || n.StatesDamaged != 1 || !slices.Equal(d.removed, []string{task}) || seen.about("damaged") != 1 {
 					t.Errorf("%d faults, %d counted, removed %v, %d warnings, want one of each: %v", hit, n.StatesDamaged, d.removed, seen.about("damaged"), seen.text)
 				}

@@ -212,6 +212,9 @@ func (w *worker) apply(b *batch, verdicts map[topicPartition]verdict) {
 		if t.run != bt.run {
 			continue
 		}
+		// Before anything can fail: it has happened, whatever the store makes of it.
+		w.tally.took(w.app.layout, bt.status, t.counted)
+		t.counted = bt.status
 		lost := false
 		for _, in := range t.inputs {
 			lost = lost || verdicts[in.topicPartition] != ours
@@ -237,8 +240,6 @@ func (w *worker) apply(b *batch, verdicts map[topicPartition]verdict) {
 		t.trailed(&bt)
 		t.failures = 0
 		t.passed(bt.status)
-		w.tally.took(w.app.layout, bt.status, t.counted)
-		t.counted = bt.status
 	}
 	w.committed()
 }

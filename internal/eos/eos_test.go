@@ -346,3 +346,24 @@ func TestNothingIsLeftOpen(t *testing.T) {
 		wantViolation(t, rep, eos.Offsets, eos.Wrong)
 	}
 }
+
+func TestLetters(t *testing.T) {
+	t.Parallel()
+	letter := func(offset int64, v string) eos.Record {
+		return eos.Record{Topic: "letters", Offset: offset, Value: []byte(v)}
+	}
+	rep := &eos.Report{}
+	eos.CheckLetters(rep, []string{"a", "b"}, []eos.Record{letter(0, "b"), letter(1, "a")})
+	if !rep.OK() {
+		t.Errorf("all letters are there, but:\n%s", rep.Describe())
+	}
+	for kind, letters := range map[eos.Kind][]eos.Record{
+		eos.Lost:       {letter(0, "b")},
+		eos.Duplicated: {letter(0, "b"), letter(1, "a"), letter(2, "b")},
+		eos.Wrong:      {letter(0, "b"), letter(1, "a"), letter(2, "c")},
+	} {
+		rep := &eos.Report{}
+		eos.CheckLetters(rep, []string{"a", "b"}, letters)
+		wantViolation(t, rep, eos.Letters, kind)
+	}
+}

@@ -127,7 +127,7 @@ func (w *world) check() {
 	w.checkStores(rep, logs)
 	w.checkReader(rep, logs)
 	w.checkLetters(rep, logs)
-	w.checkCounters(rep, logs, repartition)
+	w.checkCounters(rep)
 	w.report(rep)
 }
 
@@ -235,27 +235,30 @@ func (w *world) checkLetters(rep *eos.Report, logs map[string]topicLog) {
 }
 
 // checkCounters holds what apps say that they did to what was done. Nobody heard what a process that died had done last.
-func (w *world) checkCounters(rep *eos.Report, logs map[string]topicLog, repartition []string) {
+func (w *world) checkCounters(rep *eos.Report) {
 	var sum framework.Counters
 	unheard := false
 	for _, l := range w.lives {
 		s := l.Snapshot()
 		c := s.Counters
+		w.say("%s of %s says: %+v; aborts %v", l.m.name, s.Instance, c, s.Aborts)
 		sum.Records += c.Records
 		sum.Aborts += c.Aborts
 		sum.ReadBacks += c.ReadBacks
 		sum.Fenced += c.Fenced
-		unheard = unheard || l.dead.Load() || s.Aborts[framework.AbortUnclear] > 0
+		// Whoever lost its partitions while it waited for an answer cannot know any more either.
+		unheard = unheard || l.dead.Load() || s.Aborts[framework.AbortUnclear]+s.Aborts[framework.AbortRebalance] > 0
 	}
 	for situation, n := range map[string]int64{simrun.Abort: sum.Aborts, simrun.Fence: sum.Fenced, simrun.ReadBack: sum.ReadBacks} {
 		if n > 0 {
 			w.met.add(situation)
 		}
 	}
-	if w.trace.App != simrun.Fold || slices.Max(logs[repartition[0]].starts) > 0 {
+	if w.trace.App != simrun.Fold {
 		return
 	}
-	were := int64(len(logs[eos.Input].all()) + len(logs[repartition[0]].all()))
+	// What could be decoded of the input, and behind the repartition topic what counts.
+	were := int64(len(slices.Concat(w.feed.events[:]...)) + len(w.counted()))
 	switch {
 	case sum.Records > were, !unheard && sum.Records != were:
 		eos.CheckCounters(rep, w.appID(), sum.Records, were)

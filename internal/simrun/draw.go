@@ -63,6 +63,9 @@ func Outputs(app string) []string {
 	}
 }
 
+// crowd is not an event but some of them.
+const crowd = "crowd"
+
 type drawer struct {
 	*rand.Rand
 	t Trace
@@ -120,9 +123,12 @@ func (d *drawer) writes() {
 // fault adds one, and what ends it if it does not end by itself.
 func (d *drawer) fault(at Duration) {
 	e := Event{At: at, Member: d.IntN(d.t.Members)}
-	kinds := []string{Kill, Kill, Kill, Kill, Stop, Start, Stall, Stall, Stall, Cut, Cut, Slow, Wrong, Wrong, Wrong, Forge, Garble, Move, Gone, Compact}
+	kinds := []string{Kill, Kill, Kill, Kill, Stop, Start, Stall, Stall, Stall, Cut, Cut, Slow, Wrong, Wrong, Wrong, Forge, Garble, Hijack, Move, Gone, Compact}
 	if d.t.Disk {
 		kinds = append(kinds, Disk, Disk, Disk)
+	}
+	if d.t.App == Ticks {
+		kinds = append(kinds, crowd, crowd, crowd)
 	}
 	switch e.Do = pick(*d, kinds); e.Do {
 	case Kill:
@@ -143,6 +149,14 @@ func (d *drawer) fault(at Duration) {
 	case Stall:
 		e.For = Duration(pick(*d, []time.Duration{2 * time.Second, SessionTimeout + 2*time.Second, TransactionTimeout + 2*time.Second, RebalanceTimeout + 5*time.Second}))
 		e.Key, e.Response = d.frames(), d.chance(50)
+		if d.chance(40) { // while a transaction is open, which may end it
+			e.For, e.Key = Duration(TransactionTimeout+2*time.Second), pick(*d, []string{"Produce", "TxnOffsetCommit", "EndTxn"})
+		}
+	case crowd:
+		// Two members come one after another while a transaction cannot end.
+		e.Do, e.For, e.Key, e.Response = Stall, Duration(10*time.Second), "Produce", true
+		d.add(Event{At: at + Duration(time.Second+d.upTo(2*time.Second)), Do: Start, Member: d.t.Members})
+		d.add(Event{At: at + Duration(4*time.Second+d.upTo(3*time.Second)), Do: Start, Member: d.t.Members + 1})
 	case Cut:
 		e.For = Duration(200*time.Millisecond + d.upTo(15*time.Second))
 		e.Key, e.Response = d.frames(), d.chance(50)

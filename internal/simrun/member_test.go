@@ -29,9 +29,11 @@ type member struct {
 	name    string
 	rules   *rules
 	trouble *trouble
-	disk    *vfs.MemFS
 	now     *life // nil if it has never run
 	lives   int
+
+	mu   sync.Mutex
+	disk *vfs.MemFS // as the last life that died has left it
 }
 
 // life is one process of a member.
@@ -81,8 +83,11 @@ func (m *member) start() {
 	}
 	cfg.State = provider{state.Memory(), l}
 	if w.trace.Disk {
+		m.mu.Lock()
+		disk := m.disk
+		m.mu.Unlock()
 		store := pebblestore.New(pebblestore.Config{
-			Dir: "state", FS: errorfs.Wrap(m.disk, m.trouble), MemoryBudget: 8 << 20, FlushInterval: 2 * time.Second, Logger: cfg.Logger,
+			Dir: "state", FS: errorfs.Wrap(disk, m.trouble), MemoryBudget: 8 << 20, FlushInterval: 2 * time.Second, Logger: cfg.Logger,
 		})
 		cfg.State = durable{provider{store, l}, store}
 	}
@@ -120,6 +125,8 @@ func (l *life) ended() bool {
 
 // die ends a life without its being able to say anything to anybody, and leaves its member the disk as it is at this moment.
 func (l *life) die(keep int) {
+	l.m.mu.Lock()
+	defer l.m.mu.Unlock()
 	if !l.dead.CompareAndSwap(false, true) {
 		return
 	}

@@ -79,6 +79,7 @@ const (
 	Wrong   = "wrong"   // the broker refuses, and does not do what it was asked
 	Forge   = "forge"   // the broker ends transactions of a member, and says that it does not know
 	Garble  = "garble"  // the broker's answers to a member are garbage
+	Hijack  = "hijack"  // somebody takes the transactional ids of a member
 	Move    = "move"    // partitions and groups move to other brokers
 	Gone    = "gone"    // a broker goes away, all connections with it, and comes back
 	Disk    = "disk"    // the disk of a member fails
@@ -176,7 +177,7 @@ func Parse(b []byte) (Trace, error) {
 }
 
 func (e Event) check() error {
-	known := []string{Write, Start, Stop, Kill, Stall, Cut, Slow, Wrong, Forge, Garble, Move, Gone, Disk, Compact}
+	known := []string{Write, Start, Stop, Kill, Stall, Cut, Slow, Wrong, Forge, Garble, Hijack, Move, Gone, Disk, Compact}
 	switch {
 	case !slices.Contains(known, e.Do):
 		return fmt.Errorf("%q is not known", e.Do)

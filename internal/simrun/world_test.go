@@ -65,7 +65,6 @@ type world struct {
 	met     *met
 	// disturbed: faults have begun.
 	disturbed atomic.Bool
-	faults    []*kfake.FaultHandle
 	wrong     []*kfake.FaultHandle
 	gone      time.Time // until then a broker is
 	compacted bool
@@ -234,14 +233,22 @@ func (w *world) tend() {
 			continue
 		}
 		l.stopped = true
-		if errors.Is(l.err, framework.ErrFenced) && w.disturbed.Load() {
-			w.say("%s gives its place up and is started anew: %v", m.name, l.err)
+		if w.mayEnd(l) {
+			w.say("%s gives up and is started anew: %v", m.name, l.err)
 			m.start()
 			continue
 		}
 		w.problem("%s has ended by itself: %v", m.name, l.err)
 		m.start()
 	}
+}
+
+// mayEnd says that a life has ended as it says it does: others take its place again and again, or its disk has failed when it began.
+func (w *world) mayEnd(l *life) bool {
+	if errors.Is(l.err, errDisk) && l.Snapshot().Expected == nil {
+		return true
+	}
+	return errors.Is(l.err, framework.ErrFenced) && w.disturbed.Load()
 }
 
 func (w *world) do(e simrun.Event) {
@@ -281,6 +288,10 @@ func (w *world) do(e simrun.Event) {
 		m.rules.add(&rule{do: e.Do, key: keyOf(w.t, e.Key), response: true, left: e.N})
 	case simrun.Wrong:
 		w.refuse(e)
+	case simrun.Hijack:
+		if m.runs() {
+			w.hijack(m.now.Snapshot().Instance)
+		}
 	case simrun.Move:
 		w.met.add(simrun.Moved)
 		w.c.ShufflePartitionLeaders()
@@ -314,6 +325,19 @@ func (w *world) back() {
 		w.t.Fatal(err)
 	}
 	w.met.add(simrun.BrokerGone)
+}
+
+// hijack takes the transactional ids of an instance, once.
+func (w *world) hijack(instance string) {
+	for worker := range w.trace.Workers {
+		req := kmsg.NewPtrInitProducerIDRequest()
+		req.TransactionalID = kmsg.StringPtr(fmt.Sprintf("%s-%s-%d", w.appID(), instance, worker))
+		req.TransactionTimeoutMillis = int32(simrun.TransactionTimeout.Milliseconds())
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		resp, err := req.RequestWith(ctx, w.feed.cl)
+		cancel()
+		w.say("hijack %s: %v %v", *req.TransactionalID, resp, err)
+	}
 }
 
 // refuse makes the broker refuse requests.
@@ -365,7 +389,8 @@ func (w *world) heal() {
 func (w *world) await(l *life, patience time.Duration) {
 	select {
 	case <-l.done:
-		if l.err != nil && !l.dead.Load() && !errors.Is(l.err, framework.ErrFenced) {
+		// A store that had failed says so when it is closed.
+		if l.err != nil && !l.dead.Load() && !errors.Is(l.err, framework.ErrFenced) && !errors.Is(l.err, errDisk) {
 			w.problem("%s was told to stop, and its Run returned %v", l.m.name, l.err)
 		}
 	case <-time.After(patience):
