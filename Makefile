@@ -70,7 +70,7 @@ image-check: ## build the image and run it read-only on a real Apache Kafka; exi
 	scripts/image-check.sh
 
 .PHONY: mutants
-mutants: ## plant bugs in the library and see that the checkers of exactly-once find each
+mutants: ## plant bugs in the library and see that the checkers of exactly-once, or the simulation, find each
 	scripts/mutants.sh
 
 .PHONY: demo

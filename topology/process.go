@@ -314,7 +314,7 @@ func (c *taskClock) Load(v []int64) error {
 		return errors.New("no values, want the watermark at least")
 	}
 	c.t.w = v[0]
-	if len(v) == 1+len(c.t.stream) {
+	if len(v) == 1+len(c.t.stream) && !timersForgotten {
 		for i := range c.t.stream {
 			c.t.stream[i].due = v[1+i]
 		}

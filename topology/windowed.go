@@ -149,7 +149,7 @@ func (op *windowOp[K, V]) late(r *Record[K, V], missed []int64, took bool) {
 
 func (op *windowOp[K, V]) advance(w int64) {
 	op.w = max(op.w, w)
-	if !op.Due(0) {
+	if !op.Due(0) || forwardEarly {
 		op.forward()
 	}
 }

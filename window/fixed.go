@@ -115,6 +115,9 @@ func (f Fixed) End(start int64) int64 { return addSat(start, f.sizeMs) }
 // w: whether w ≥ end + grace. A record for it is late then. Judge before the
 // record moves the watermark.
 func (f Fixed) Closed(start, w int64) bool {
+	if closedLate {
+		return w > addSat(f.End(start), f.graceMs)
+	}
 	return w >= addSat(f.End(start), f.graceMs)
 }
 
@@ -130,6 +133,9 @@ func (f Fixed) Hold(w int64) int64 {
 	// Not closed iff w < start+size+grace: the smallest multiple of advance
 	// behind w−size−grace. Where that difference does not fit, nor does the start.
 	behind := subSat(subSat(w, f.sizeMs), f.graceMs)
+	if holdNoGrace {
+		behind = subSat(w, f.sizeMs)
+	}
 	if behind == math.MinInt64 {
 		return behind
 	}

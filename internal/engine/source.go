@@ -38,6 +38,9 @@ func (s *source) init(plan *graph.Source, cfg SourceConfig, entry graph.Entry) {
 	if s.maxTime == 0 && s.w == 0 && len(cfg.Clock.Channels) == 0 && cfg.Clock.Producers == 0 {
 		s.maxTime, s.w = graph.Unknown, graph.Unknown // the zero clock: nothing is known
 	}
+	if clockForgotten {
+		s.maxTime, s.w, cfg.Clock.Channels = graph.Unknown, graph.Unknown, nil
+	}
 	s.producers = cfg.Clock.Producers
 	s.channels = slices.Clone(cfg.Clock.Channels)
 	if cfg.Absent && !plan.Table {

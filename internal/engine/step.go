@@ -157,6 +157,9 @@ func (t *Task) keep(s *source, bad bool) error {
 // process runs the decoded head, then lets it move the watermark: late is judged by the watermark before the record.
 func (t *Task) process(s *source) error {
 	s.decoded = false
+	if timeFirst && s.observe(s.time) {
+		t.lookDue = true
+	}
 	t.time = max(s.time, 0)
 	t.record = &s.head
 	save := t.save()

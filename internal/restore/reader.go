@@ -62,11 +62,12 @@ func (r *Restorer) readers(ctx context.Context, task Task, now time.Time) ([]*re
 		pos := task.Backend.Position(s.Store)
 		switch {
 		case pos == (state.Position{}):
+		case staleKept && pos.Offset < log.start:
 		case pos.TopicID != log.id || pos.Offset > rd.end || pos.Offset < log.start:
 			rd.wipe = true
 		default:
 			rd.next, rd.epoch = pos.Offset, pos.LeaderEpoch
-			rd.old = s.MaxAge > 0 && pos.Offset < rd.end && now.Sub(time.UnixMilli(pos.AppliedAt)) > s.MaxAge
+			rd.old = !anyAge && s.MaxAge > 0 && pos.Offset < rd.end && now.Sub(time.UnixMilli(pos.AppliedAt)) > s.MaxAge
 			if rd.old && rd.end-rd.next > shortTail {
 				rd.fromStart(log)
 			}
@@ -86,6 +87,9 @@ func (rd *reader) begin(log log) error {
 				rd.spec.Name, rd.UpTo, rd.Topic, rd.Partition, log.end)
 		}
 		rd.end = rd.UpTo
+		if oneShort {
+			rd.end--
+		}
 	}
 	rd.next = min(log.start, rd.end)
 	return nil
@@ -214,6 +218,9 @@ func (rd *reader) take(ctx context.Context, got fetched) (wait bool, err error) 
 		default:
 			return false, fmt.Errorf("restore: store %q: record %s[%d]@%d cannot be read; another program has written it, or the store is "+
 				"declared in another way than before: %w", rd.spec.Name, rd.Topic, rd.Partition, rec.Offset, err)
+		}
+		if deletedStay && m.Value == nil {
+			continue
 		}
 		c.mutations = append(c.mutations, m)
 		c.bytes += int64(len(rec.Key) + len(rec.Value))

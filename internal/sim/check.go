@@ -45,6 +45,9 @@ func (w *world) checkTask(t *task) error {
 	if err := w.checkOutputs(t, want.Outputs); err != nil {
 		return err
 	}
+	if n := want.Taken - want.Counts["undecodable"] - want.Counts["bad-timestamp"]; t.records != n {
+		return differ("task %s has counted %d records, and there were %d", t.id, t.records, n)
+	}
 	for i, n := range t.counts {
 		if reason := graph.Reason(i).String(); n != want.Counts[reason] {
 			return differ("task %s has counted %d %s, and there were %d", t.id, n, reason, want.Counts[reason])

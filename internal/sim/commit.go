@@ -68,7 +68,9 @@ func (w *world) takeOff(wk *worker, op *Op) error {
 func (w *world) freeze(t *task, p *writing) (f flying, ended bool, err error) {
 	f = flying{t: t, run: t.run, status: t.run.Status(), events: t.rec.events, positions: make([]*state.Position, len(t.part.Stores))}
 	for _, o := range f.status.Operators {
-		f.due = f.due || o.Due
+		if o.Due {
+			f.due = append(f.due, o.Name)
+		}
 	}
 	t.rec.events = nil
 	t.run.Freeze()
@@ -175,6 +177,8 @@ func (w *world) commit(txn *transaction, f flying) error {
 		t.counts[i] += n - t.counted[i]
 		t.counted[i] = n
 	}
+	t.records += f.status.Records - t.taken
+	t.taken = f.status.Records
 	for _, m := range f.mutations {
 		if m.Value == nil {
 			delete(t.stores[m.Store], string(m.Key))

@@ -312,11 +312,14 @@ func (d *scheduleDraw) happen() {
 	case n < 99:
 		d.op(Op{Do: Trim, Task: d.someTask()})
 	default:
-		by := d.r.IntN(5000)
-		if d.chance(25) {
-			by = day * (1 + d.r.IntN(10))
+		if d.chance(50) {
+			d.op(Op{Do: Pass, N: d.r.IntN(5000)})
+			break
 		}
-		d.op(Op{Do: Pass, N: by})
+		d.op(Op{Do: Pass, N: day * (1 + d.r.IntN(10))}) // long enough for tombstones to go, and somebody comes back
+		t := d.someTask()
+		d.op(Op{Do: Compact, Task: t})
+		d.op(Op{Do: Move, Task: t, Worker: worker})
 	}
 }
 

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -25,7 +26,7 @@ func (w *world) make(t *task) error {
 		return differ("task %s: %w", t.id, err)
 	}
 	w.user.making = t.rec
-	t.counted = engine.Counts{}
+	t.counted, t.taken = engine.Counts{}, 0
 	if t.run, err = engine.New(cfg); err != nil {
 		return differ("task %s: %w", t.id, err)
 	}
@@ -89,9 +90,18 @@ func (w *world) restoreStores(t *task) error {
 			}
 			got[string(e.Key)] = string(e.Value)
 		}
-		if d := diffMaps(t.stores[i], got); d != "" {
-			return differ("task %s: store %s was restored other than it was committed: %s", t.id, s.Name, d)
+		if maps.Equal(t.stores[i], got) {
+			continue
 		}
+		want, err := entriesOf(s, t.stores[i])
+		if err != nil {
+			return err
+		}
+		is, err := entriesOf(s, got)
+		if err != nil {
+			return err
+		}
+		return differ("task %s: store %s was restored other than it was committed: %s", t.id, s.Name, diffMaps(want, is))
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ var kinds = []struct {
 	{"crash outside of a commit", true, func(s *Seen) bool { return s.Crashes > 0 }},
 	{"crash in a restore", true, func(s *Seen) bool { return s.InRestore > 0 }},
 	{"step during a commit", true, func(s *Seen) bool { return s.Frozen > 0 }},
-	{"store wiped by a restore", false, func(s *Seen) bool { return s.Wipes > 0 }},
+	{"store wiped by a restore", true, func(s *Seen) bool { return s.Wipes > 0 }},
 	{"compaction", true, func(s *Seen) bool { return s.Compacted }},
 	{"trimming", true, func(s *Seen) bool { return s.Trimmed }},
 }

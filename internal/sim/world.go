@@ -63,7 +63,7 @@ type flying struct {
 	run       *engine.Task
 	cut       engine.Cut
 	events    []oracle.Event
-	due       bool
+	due       []string
 	mutations []state.Mutation
 	positions []*state.Position
 	status    engine.Status
@@ -79,12 +79,14 @@ type task struct {
 	rec     *recorder
 	fed     []int64 // next offset to push, of each source
 	counted engine.Counts
+	taken   int64 // records that this incarnation has processed and committed
 
 	// What has been committed.
-	events []oracle.Event
-	cuts   []oracle.Cut
-	counts engine.Counts
-	stores []map[string]string
+	events  []oracle.Event
+	cuts    []oracle.Cut
+	counts  engine.Counts
+	records int64
+	stores  []map[string]string
 }
 
 // difference is something that is not as it should be.

@@ -1,0 +1,5 @@
+//go:build mutant_clock_forgotten
+
+package engine
+
+const clockForgotten = true

@@ -1,0 +1,5 @@
+//go:build mutant_time_first
+
+package engine
+
+const timeFirst = true

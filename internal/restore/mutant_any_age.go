@@ -1,0 +1,5 @@
+//go:build mutant_any_age
+
+package restore
+
+const anyAge = true

@@ -1,0 +1,5 @@
+//go:build mutant_deleted_stay
+
+package restore
+
+const deletedStay = true

@@ -1,0 +1,6 @@
+//go:build !mutant_any_age
+
+package restore
+
+// anyAge is a planted bug, for proving that the simulation finds it: the position of a store may be older than tombstones are kept.
+const anyAge = false

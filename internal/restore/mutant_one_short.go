@@ -1,0 +1,5 @@
+//go:build mutant_one_short
+
+package restore
+
+const oneShort = true

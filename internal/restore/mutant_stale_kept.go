@@ -1,0 +1,5 @@
+//go:build mutant_stale_kept
+
+package restore
+
+const staleKept = true

@@ -1,0 +1,5 @@
+//go:build mutant_forward_early
+
+package topology
+
+const forwardEarly = true

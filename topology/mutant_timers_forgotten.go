@@ -1,0 +1,5 @@
+//go:build mutant_timers_forgotten
+
+package topology
+
+const timersForgotten = true

@@ -1,0 +1,5 @@
+//go:build mutant_closed_late
+
+package window
+
+const closedLate = true
