@@ -263,6 +263,34 @@ func TestBrokerThatRefusesIsNotHammered(t *testing.T) {
 	})
 }
 
+// The same with answers after which the client is of no use: each time there is a new one, which joins the group anew.
+func TestBrokerThatBreaksSessionsIsNotHammered(t *testing.T) {
+	bubble(t, func(w *world) {
+		const refusals = 12
+		m := w.start("a", nil)
+		w.write(100)
+		m.runs(2 * partitions)
+		w.awaitOutputs()
+		before := m.Snapshot().Counters
+		refuse := w.c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.TxnOffsetCommit}, Err: kerr.RequestTimedOut, Count: refusals})
+		begin := time.Now()
+		w.write(100)
+		w.await("the first refusals", func() bool { return refuse.Hits() >= 2 })
+		if took := time.Since(begin); took > 5*time.Second {
+			t.Errorf("it took %v to try again once: a single refusal is no reason to wait", took)
+		}
+		w.awaitOutputs()
+		if took := time.Since(begin); took < 20*time.Second || took > 2*time.Minute {
+			t.Errorf("it took %v until the broker had refused %d times", took, refuse.Hits())
+		}
+		n := m.stop()
+		w.check(true)
+		if made := n.Sessions - before.Sessions; refuse.Hits() != refusals || made == 0 || made > refusals {
+			t.Errorf("refused %d transactions, and made %d sessions", refuse.Hits(), made)
+		}
+	})
+}
+
 // A record that cannot be produced: the client would commit the others. Nothing of the transaction may be.
 func TestProduceFails(t *testing.T) {
 	bubble(t, func(w *world) {

@@ -129,7 +129,7 @@ func (w *worker) land(ctx context.Context) error {
 		return w.inquire(ctx, b)
 	}
 	w.tally.Commits++
-	w.failures = 0
+	w.failures, w.givenUp = 0, 0
 	w.failpoint("before-apply", b)
 	w.apply(b, nil)
 	return w.reportLast(ctx, b)

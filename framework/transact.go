@@ -192,6 +192,7 @@ func (w *worker) readBack(ctx context.Context, b *batch) (bool, error) {
 		w.aborted(w.refusedCommit(w.txn.Err), w.txn.Err)
 		return false, nil
 	}
+	w.givenUp = 0
 	w.tally.Commits++
 	w.tally.ReadBacksCommitted++
 	w.apply(b, verdicts)

@@ -71,6 +71,7 @@ type worker struct {
 	idle         bool      // no task has anything to do
 	stuck        bool      // all that is queued waits for something that is not
 	failures     int       // transactions that failed, without one that did not
+	givenUp      int       // sessions that were replaced, without a transaction that committed
 	restUntil    time.Time // no commit before, since the last ones failed
 	refusals     int       // transactions given up for the sake of outputs, without one that committed
 
@@ -239,8 +240,13 @@ func (w *worker) settle(ctx context.Context) {
 }
 
 // giveUp replaces the session: the error says that nothing can be done with it any more.
+//
+// One alone costs no wait. Where each ends like that, the group is not to be made to balance all the time: the next transaction waits.
 func (w *worker) giveUp(cause error) error {
 	w.noteErr("replace the session", cause)
+	if w.givenUp++; w.givenUp > 1 {
+		w.restUntil = time.Now().Add(backoff(w.givenUp - 2))
+	}
 	if f := w.flight; f != nil {
 		hurry := time.AfterFunc(leaveTimeout, f.cancel)
 		err := w.land(w.ctx)

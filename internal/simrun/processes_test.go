@@ -110,7 +110,7 @@ func (s *simulation) take(r result) {
 // run starts this program with arguments, and returns what it says of its schedules. The last may be one that took it along.
 func run(t *testing.T, args ...string) []result {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], append([]string{"-test.run=^TestSchedules$", "-test.timeout=0"}, args...)...)
+	cmd := exec.Command(os.Args[0], append([]string{"-test.run=^TestSchedules$", "-test.timeout=0", "-loud"}, args...)...)
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=2")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.StdoutPipe()
@@ -183,18 +183,13 @@ func firstLine(texts ...string) string {
 func (s *simulation) again(file string, n int) (failed int) {
 	left := n
 	for left > 0 {
-		args := []string{"-trace", file, "-times", fmt.Sprint(min(left, perProcess))}
-		if n == 1 || left == n {
-			args = append(args, "-loud")
-		}
-		results := run(s.t, args...)
+		results := run(s.t, "-trace", file, "-times", fmt.Sprint(min(left, perProcess)))
 		for _, r := range results {
 			if len(r.Violations) == 0 {
 				continue
 			}
-			if failed++; r.log != "" {
-				s.write(strings.TrimSuffix(file, ".json")+".log", []byte(r.log+"\n"+strings.Join(r.Violations, "\n")+"\n"))
-			}
+			failed++
+			s.write(strings.TrimSuffix(file, ".json")+".again.log", []byte(r.log+"\n"+strings.Join(r.Violations, "\n")+"\n"))
 		}
 		left -= max(len(results), 1)
 	}
