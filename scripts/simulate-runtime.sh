@@ -7,6 +7,9 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 schedules=${SCHEDULES:-500}
+if [ "${1:-}" = mutants ]; then
+	schedules=${SCHEDULES:-150}
+fi
 seed=${SEED:-1}
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -30,25 +33,24 @@ if [ "${1:-}" != mutants ]; then
 	exit
 fi
 
-# build tag, and whether the simulator has to find it within the schedules of .ci/run
+# Those that it has to find. Not among them: mutant_trust_callbacks, which needs two rebalances in one transaction to tell of the first only, and
+# mutant_counter_survives, which keeps its counters in a map that all apps of a process would share.
 mutants=(
-	"mutant_outputs_after_end"
-	"mutant_keep_overlay"
-	"mutant_moved_offsets_only"
-	"mutant_trust_no"
-	"mutant_trust_callbacks"
-	"mutant_keep_queue"
-	"mutant_uncommitted"
-	"mutant_offset_by_one"
-	"mutant_counter_survives"
-	"mutant_no_freeze"
-	"mutant_position_first"
+	mutant_outputs_after_end mutant_keep_overlay mutant_moved_offsets_only mutant_trust_no mutant_keep_queue mutant_uncommitted
+	mutant_offset_by_one mutant_no_freeze mutant_position_first
 )
+found=0
 for tag in "${mutants[@]}"; do
 	build "$tag"
-	if "$dir/simrun" -test.run '^TestSimulate$' -test.timeout 0 -simulate -until-one -schedules "${SCHEDULES:-150}" -seed "$seed" >"$dir/out" 2>&1; then
-		echo "$tag: survives ${SCHEDULES:-150} schedules"
-		continue
+	if "$dir/simrun" -test.run '^TestSimulate$' -test.timeout 0 -simulate -until-one -schedules "$schedules" -seed "$seed" >"$dir/out" 2>&1; then
+		echo "$tag: SURVIVED $schedules schedules"
+	elif ! grep -m 1 -A 1 '^seed ' "$dir/out" >"$dir/first" || grep -q 'fell over' "$dir/first"; then
+		echo "$tag: SURVIVED: the simulator fails, but not by a violation"
+		tail -n 25 "$dir/out" | sed 's/^/  /'
+	else
+		found=$((found + 1))
+		echo "$tag: found by $(tr -s '\n ' ' ' <"$dir/first")"
 	fi
-	echo "$tag: found: $(grep -m 1 -A 1 '^seed ' "$dir/out" | tr -s '\n ' ' ')"
 done
+echo "$found of ${#mutants[@]} planted bugs found"
+[ "$found" = "${#mutants[@]}" ]

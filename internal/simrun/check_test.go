@@ -247,7 +247,7 @@ func (w *world) checkCounters(rep *eos.Report) {
 		sum.ReadBacks += c.ReadBacks
 		sum.Fenced += c.Fenced
 		// Whoever lost its partitions while it waited for an answer cannot know any more either what became of the transaction.
-		unheard = unheard || l.dead.Load() || s.Aborts[framework.AbortUnclear] > 0 || c.ReadBacks > c.ReadBacksCommitted
+		unheard = unheard || l.dead.Load() || l.asked.Load() || s.Aborts[framework.AbortUnclear] > 0 || c.ReadBacks > c.ReadBacksCommitted
 	}
 	for situation, n := range map[string]int64{simrun.Abort: sum.Aborts, simrun.Fence: sum.Fenced, simrun.ReadBack: sum.ReadBacks} {
 		if n > 0 {

@@ -49,6 +49,8 @@ type life struct {
 
 	dead  atomic.Bool // nobody hears of it any more
 	armed atomic.Pointer[simrun.Event]
+	// asked: the last end of a transaction that it asked for has no answer yet.
+	asked atomic.Bool
 
 	mu       sync.Mutex
 	making   map[string]bool // tasks that are being made
@@ -160,6 +162,7 @@ func (l *life) request(f wiretap.Frame) bool {
 		l.reach(simrun.AtOffsets)
 	case endTxn:
 		l.reach(simrun.AtEnd)
+		l.asked.Store(true)
 	}
 	return !l.dead.Load() && l.m.rules.pass(f, false) && !l.dead.Load()
 }
@@ -178,7 +181,13 @@ func (l *life) response(f wiretap.Frame) bool {
 	case endTxn:
 		l.reach(simrun.AtEnded)
 	}
-	return !l.dead.Load() && l.m.rules.pass(f, true) && !l.dead.Load()
+	if l.dead.Load() || !l.m.rules.pass(f, true) || l.dead.Load() {
+		return false
+	}
+	if f.Key == endTxn {
+		l.asked.Store(false)
+	}
+	return true
 }
 
 // observer watches what the app says of itself.
