@@ -95,7 +95,7 @@ func TestSimulate(t *testing.T) {
 	s := newSimulation(t)
 	if *traceFile != "" {
 		if n := s.again(*traceFile, *times); n > 0 {
-			t.Errorf("%s fails %d times of %d", *traceFile, n, *times)
+			t.Errorf("%s fails %d times of %d: the log of the last is beside it", *traceFile, n, *times)
 		}
 		return
 	}

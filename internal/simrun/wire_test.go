@@ -113,9 +113,12 @@ func (r *rules) pass(f wiretap.Frame, response bool) bool {
 			return false
 		case simrun.Stall:
 			from := time.Now()
-			r.stall(f, x.until)
+			heard := r.stall(f, x.until)
 			if time.Since(from) > simrun.SessionTimeout {
 				r.met.add(simrun.LongStall)
+			}
+			if !heard {
+				return false
 			}
 		case simrun.Slow:
 			f.Stall(x.delay)
@@ -132,19 +135,19 @@ func (r *rules) pass(f wiretap.Frame, response bool) bool {
 	return true
 }
 
-// stall waits in steps, so that it ends with its rule.
-func (r *rules) stall(f wiretap.Frame, until time.Time) {
+// stall waits in steps, so that it ends with its rule, and says whether anybody still waits for the frame.
+func (r *rules) stall(f wiretap.Frame, until time.Time) bool {
 	for {
 		left := time.Until(until)
 		r.mu.Lock()
 		ended := len(r.all) == 0
 		r.mu.Unlock()
 		if left <= 0 || ended {
-			return
+			return true
 		}
 		step, from := min(left, 500*time.Millisecond), time.Now()
 		if f.Stall(step); time.Since(from) < step {
-			return // the client has given the connection up
+			return false // the client has given the connection up
 		}
 	}
 }
