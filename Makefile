@@ -7,7 +7,7 @@ TOOL := go tool -modfile=tools/go.mod
 # kgo built with this tag can run inside testing/synctest; tests that need it are tagged so, too.
 TAGS := -tags synctests
 # Where goroutines of ours meet, and so where the race detector earns its time.
-RACE := ./framework/... ./state/... ./internal/restore/... ./devkafka/...
+RACED := ./framework/... ./state/... ./internal/restore/... ./devkafka/...
 # Executions, not seconds: a fuzz run that ends by the clock now and then reports the end of its own time as a failure.
 FUZZTIME ?= 50000x
 
@@ -33,8 +33,8 @@ test: ## all tests, then again under the race detector where concurrency lives
 	go test $(TAGS) ./...
 	cd bench && go test ./...
 	@if [ "$$(go env CGO_ENABLED)" = 1 ] && command -v "$$(go env CC)" >/dev/null; then \
-		echo go test $(TAGS) -race $(RACE); \
-		go test $(TAGS) -race $(RACE); \
+		echo go test $(TAGS) -race $(RACED); \
+		go test $(TAGS) -race $(RACED); \
 	elif [ -n "$(RACE_REQUIRED)" ]; then \
 		echo "the race detector needs cgo and a C compiler ($$(go env CC))"; exit 1; \
 	else \
@@ -55,7 +55,7 @@ simulate: ## applications under schedules of faults in virtual time, one for eac
 
 .PHONY: simulate-runtime
 simulate-runtime: ## whole apps under SCHEDULES=500 of faults in virtual time (RACE=1: 100, with -race); SEED=1 is the first; TRACE=file runs one that failed 50 times
-	SCHEDULES=$(or $(SCHEDULES),$(if $(RACE),100,500)) scripts/simulate-runtime.sh
+	RACE=$(RACE) SCHEDULES=$(or $(SCHEDULES),$(if $(RACE),100,500)) scripts/simulate-runtime.sh
 
 .PHONY: simulate-runtime-mutants
 simulate-runtime-mutants: ## which planted bugs simulate-runtime finds in SCHEDULES=150
