@@ -184,11 +184,11 @@ func (u *user) add(b *topology.Builder, all []made, i int) {
 	case oracle.To:
 		switch up := u.spec.Nodes[n.In[0]]; {
 		case up.Windowed():
-			in.windowed.To(topology.Topic(n.Name, window.KeySerde(str).Size(ms(up.Size)), str))
+			in.windowed.To(topology.Topic(n.Name, window.KeySerde(str).Size(ms(up.Size)), str).OnError(p))
 		case up.Kind == oracle.Aggregate || up.Kind == oracle.Reduce || up.Kind == oracle.OrDelete || up.Kind == oracle.Table:
-			in.table.To(topology.Topic(n.Name, str, str))
+			in.table.To(topology.Topic(n.Name, str, str).OnError(p))
 		default:
-			in.stream.To(topology.Topic(n.Name, str, str))
+			in.stream.To(topology.Topic(n.Name, str, str).OnError(p))
 		}
 	}
 	all[i] = out

@@ -27,7 +27,7 @@ func (p *writing) put(at tp, e entry) (offset int64, ended bool) {
 		}
 		p.left--
 	}
-	e.txn, e.written = p.txn, p.w.now
+	e.txn = p.txn
 	if tamper := p.w.c.tamper; tamper != nil {
 		if e.Topic = at.topic; !tamper(&e) {
 			return p.w.logs[at].end(), false
@@ -192,6 +192,15 @@ func (w *world) commit(txn *transaction, f flying) error {
 // engineConfig is what a task is made of: what is committed.
 func (w *world) engineConfig(t *task) (engine.Config, error) {
 	cfg := engine.Config{ID: t.id, Sub: t.rec.wrap(t.part), Txn: state.NewTxn(t.backend, t.part.Stores), Now: w.now}
+	for _, s := range t.part.Sinks {
+		limit := engine.SinkLimit{TooLarge: &failure{s.Topic}}
+		for _, n := range w.c.Spec.Nodes {
+			if n.Kind == oracle.To && n.Name == s.Topic {
+				limit.MaxBytes = n.Limit
+			}
+		}
+		cfg.Limits = append(cfg.Limits, limit)
+	}
 	first := true
 	t.fed = t.fed[:0]
 	for i := range t.part.Sources {

@@ -128,7 +128,14 @@ func (g *topologyDraw) draw() {
 }
 
 func (g *topologyDraw) to(node int) {
-	g.add(oracle.Node{Kind: oracle.To, In: []int{node}, Name: g.name("out")})
+	n := oracle.Node{Kind: oracle.To, In: []int{node}, Name: g.name("out")}
+	if g.chance(25) {
+		n.Policy = g.policy()
+	}
+	if p := n.Policy; g.chance(20) && p != oracle.Fail && (p != oracle.Inherit || g.spec.Policy != oracle.Fail && g.spec.Policy != oracle.Inherit) {
+		n.Limit = 8 + g.r.IntN(70) // what is over it stays so: under Fail the application would never get on
+	}
+	g.add(n)
 }
 
 func (g *topologyDraw) merge(a, b end) end {
@@ -237,6 +244,7 @@ type scheduleDraw struct {
 	ids   int
 	at    int64 // event time, about
 	idle  map[tp]bool
+	wide  bool
 }
 
 func (d *scheduleDraw) chance(percent int) bool { return d.r.IntN(100) < percent }
@@ -261,6 +269,9 @@ func (d *scheduleDraw) draw() {
 	}
 	d.op(Op{Do: Assign})
 	pushes, pause := 30+d.r.IntN(90), 0
+	if d.r.IntN(100) == 0 { // so many keys in a window that its closing takes several looks into the store
+		d.wide, pushes = true, 600
+	}
 	for pushes > 0 || pause > 0 {
 		if n := min(pushes, d.r.IntN(8)); n > 0 && pause == 0 {
 			for range n {
@@ -316,8 +327,9 @@ func (d *scheduleDraw) happen() {
 			d.op(Op{Do: Pass, N: d.r.IntN(5000)})
 			break
 		}
-		d.op(Op{Do: Pass, N: day * (1 + d.r.IntN(10))}) // long enough for tombstones to go, and somebody comes back
 		t := d.someTask()
+		d.op(Op{Do: Compact, Task: t})
+		d.op(Op{Do: Pass, N: day * (1 + d.r.IntN(10))}) // long enough for tombstones to go, and somebody comes back
 		d.op(Op{Do: Compact, Task: t})
 		d.op(Op{Do: Move, Task: t, Worker: worker})
 	}
@@ -331,7 +343,9 @@ func (d *scheduleDraw) push(n *oracle.Node) {
 	if d.idle[tp{n.Name, part}] {
 		return
 	}
-	d.at += int64(d.r.IntN(8))
+	if d.at += int64(d.r.IntN(8)); d.wide {
+		d.at -= 3
+	}
 	switch {
 	case d.chance(2):
 		d.at += 200 + int64(d.r.IntN(300))
@@ -365,6 +379,9 @@ func (d *scheduleDraw) push(n *oracle.Node) {
 		v = "x" + v
 	}
 	op.Key, op.Value = []byte{"klmnop"[d.r.IntN(6)]}, []byte(v)
+	if d.wide {
+		op.Key = fmt.Append(nil, "k", d.r.IntN(500))
+	}
 	if d.chance(5) {
 		op.Key = nil
 	}

@@ -25,7 +25,7 @@ type entry struct {
 	graph.Raw
 	txn     *transaction // nil for what was written without one
 	writer  engine.TaskID
-	written int64 // wall time
+	cleaned int64 // wall time of the first compaction that met it, 0 if there was none
 	gone    bool  // compacted away
 }
 
@@ -74,11 +74,12 @@ func (l *log) append(e entry) int64 {
 func (t *transaction) finish(f fate, now int64) {
 	t.fate = f
 	for _, l := range t.in {
-		l.append(entry{Raw: graph.Raw{Control: true, Time: now}, txn: t, written: now})
+		l.append(entry{Raw: graph.Raw{Control: true, Time: now}, txn: t})
 	}
 }
 
-// compact leaves the last record of each key among those below an offset and takes tombstones and markers that are older than keep.
+// compact leaves the last record of each key among those below an offset, and takes tombstones and markers that a compaction has met for
+// the first time longer than keep ago.
 func (l *log) compact(below, now, keep int64) {
 	below = min(below, l.stable())
 	last := map[string]int64{}
@@ -89,7 +90,10 @@ func (l *log) compact(below, now, keep int64) {
 	}
 	for o := l.start; o < below; o++ {
 		e := &l.entries[o]
-		switch old := now-e.written > keep; {
+		if e.cleaned == 0 {
+			e.cleaned = now
+		}
+		switch old := now-e.cleaned > keep; {
 		case !e.committed() && !e.Control, e.Control && old:
 			e.gone = true
 		case e.Control:

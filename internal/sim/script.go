@@ -57,7 +57,7 @@ func (c *Case) String() string {
 		}
 		fields("name", n.Name, "store", n.Store, "parts", n.Parts, "disorder", n.Disorder, "own-time", n.OwnTime,
 			"keep-nulls", n.KeepNulls, "size", n.Size, "advance", n.Advance, "grace", n.Grace, "sideline", n.Sideline, "on-close", n.OnClose,
-			"bad", n.Bad, "panic", n.Panic, "policy", n.Policy, "every", n.Every, "wall", n.Wall)
+			"bad", n.Bad, "panic", n.Panic, "policy", n.Policy, "every", n.Every, "wall", n.Wall, "limit", n.Limit)
 	}
 	b.WriteString("----\n")
 	for i := range c.Ops {
@@ -194,6 +194,7 @@ func parseNode(kind string, a args) oracle.Node {
 		Kind: oracle.Kind(kind), Name: a["name"], Store: a["store"], Parts: int32(a.num("parts")), Disorder: a.num("disorder"),
 		OwnTime: a.is("own-time"), KeepNulls: a.is("keep-nulls"), Size: a.num("size"), Advance: a.num("advance"), Grace: a.num("grace"),
 		Sideline: a["sideline"], OnClose: a.is("on-close"), Panic: a.is("panic"), Policy: oracle.Policy(a["policy"]), Every: a.num("every"), Wall: a.num("wall"),
+		Limit: int(a.num("limit")),
 	}
 	if a.is("bad") {
 		n.Bad = a["bad"][0]

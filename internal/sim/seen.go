@@ -12,6 +12,7 @@ type Seen struct {
 	Records                                            int64 // taken and committed
 	Dropped, Sidelined                                 int64
 	Skipped                                            int64 // failed under Skip or DeadLetter
+	Refused                                            int64 // of them, outputs that were too large
 	Failures                                           int   // ends of the application under Fail
 	Panics                                             int
 	Commits, Frozen                                    int // Frozen: steps while a transaction was ending
@@ -24,7 +25,8 @@ func (s *Seen) add(r *oracle.Result) {
 	s.Records += r.Taken
 	s.Dropped += r.Counts["late-dropped"]
 	s.Sidelined += r.Counts["late-sidelined"]
-	s.Skipped += r.Counts["failed"] + r.Counts["undecodable"] + r.Counts["bad-timestamp"]
+	s.Refused += r.Counts["refused"]
+	s.Skipped += r.Counts["failed"] + r.Counts["refused"] + r.Counts["undecodable"] + r.Counts["bad-timestamp"]
 }
 
 // kinds are what a simulation may have met. Those that are required have to be in 5 % of the seeds.
@@ -43,6 +45,7 @@ var kinds = []struct {
 	{"time jump", true, func(s *Seen) bool { return s.Jump }},
 	{"idle partition", true, func(s *Seen) bool { return s.Idle }},
 	{"policy action", true, func(s *Seen) bool { return s.Skipped > 0 || s.Failures > 0 }},
+	{"refused output", true, func(s *Seen) bool { return s.Refused > 0 }},
 	{"panic", true, func(s *Seen) bool { return s.Panics > 0 }},
 	{"end under Fail", true, func(s *Seen) bool { return s.Failures > 0 }},
 	{"crash outside of a commit", true, func(s *Seen) bool { return s.Crashes > 0 }},

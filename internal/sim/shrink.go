@@ -141,7 +141,7 @@ func (s *shrinker) fields() {
 		for _, change := range []func(*oracle.Node){
 			func(n *oracle.Node) { n.Bad, n.Panic = 0, false }, func(n *oracle.Node) { n.Policy = oracle.Inherit }, func(n *oracle.Node) { n.Disorder = 0 },
 			func(n *oracle.Node) { n.KeepNulls = false }, func(n *oracle.Node) { n.Sideline = "" }, func(n *oracle.Node) { n.OnClose = false },
-			func(n *oracle.Node) { n.Grace = 0 }, func(n *oracle.Node) { n.Advance = n.Size }, func(n *oracle.Node) { n.Wall = 0 }, func(n *oracle.Node) { n.Every = 0 },
+			func(n *oracle.Node) { n.Grace = 0 }, func(n *oracle.Node) { n.Advance = n.Size }, func(n *oracle.Node) { n.Limit = 0 }, func(n *oracle.Node) { n.Wall = 0 }, func(n *oracle.Node) { n.Every = 0 },
 		} {
 			c := *s.best
 			c.Spec.Nodes = slices.Clone(c.Spec.Nodes)

@@ -150,7 +150,7 @@ func TestThinCoverage(t *testing.T) {
 	t.Parallel()
 	var c Coverage
 	for i := range 100 {
-		s := Seen{Dropped: 1, InCommit: 1, Moves: 1, Stale: 1, Skipped: 1, Panics: 1, Failures: 1, Crashes: 1, InRestore: 1, Frozen: 1, Wipes: 1}
+		s := Seen{Dropped: 1, InCommit: 1, Moves: 1, Stale: 1, Skipped: 1, Refused: 1, Panics: 1, Failures: 1, Crashes: 1, InRestore: 1, Frozen: 1, Wipes: 1}
 		s.Jump, s.Idle, s.Compacted, s.Trimmed = true, true, true, true
 		if i < 5 {
 			s.Sidelined = 1

@@ -263,7 +263,7 @@ func (w *world) push(op *Op) {
 	if l == nil {
 		return
 	}
-	e := entry{Raw: graph.Raw{Key: op.Key, Value: op.Value, Time: op.At}, written: w.now}
+	e := entry{Raw: graph.Raw{Key: op.Key, Value: op.Value, Time: op.At}}
 	if op.How == Plain {
 		l.append(e)
 		return

@@ -170,7 +170,9 @@ type batch struct {
 	time   int64 // that a store gives to what is written
 	undo   []func()
 	counts []string
-	aside  map[int]bool // nodes that have set it aside
+	// refused is the node of the first output of the unit that its topic does not take. It matters if nothing fails.
+	refused int
+	aside   map[int]bool // nodes that have set it aside
 }
 
 func (b *batch) node(i int) *Node { return &b.Spec.Nodes[i] }
@@ -317,9 +319,14 @@ func (b *batch) unit(r *Record, source int, f func() error) bool {
 	b.raw, b.source = r, source
 	mark := len(b.res.Outputs)
 	b.undo, b.counts = b.undo[:0], b.counts[:0]
+	b.refused = -1
 	clear(b.aside)
 	err := f()
 	b.raw = nil
+	reason := "failed"
+	if err == nil && b.refused >= 0 {
+		err, reason = &failure{node: b.refused}, "refused"
+	}
 	if err == nil {
 		for _, reason := range b.counts {
 			b.res.Counts[reason]++
@@ -331,7 +338,7 @@ func (b *batch) unit(r *Record, source int, f func() error) bool {
 	}
 	b.res.Outputs = b.res.Outputs[:mark]
 	fail := err.(*failure)
-	b.leaveOut(fail.node, "failed", r, source, fail.panic)
+	b.leaveOut(fail.node, reason, r, source, fail.panic)
 	return false
 }
 

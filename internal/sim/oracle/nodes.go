@@ -121,8 +121,10 @@ func (b *batch) push(node int, r rec) error {
 			key = []byte(r.key)
 		}
 		if up := b.node(n.In[0]); up.Windowed() {
+			b.limit(node, r, len(r.key)+8)
 			b.write(n.Name, r, windowedKey(r.key, r.start), key)
 		} else {
+			b.limit(node, r, len(key))
 			b.write(n.Name, r, key, key)
 		}
 	case Aggregate, Reduce, OrDelete:
@@ -142,6 +144,22 @@ func (b *batch) push(node int, r rec) error {
 		return b.process(node, r)
 	}
 	return nil
+}
+
+// limit notes an output that is too large for its topic.
+func (b *batch) limit(node int, r rec, key int) {
+	size := key + len(r.value)
+	if r.null {
+		size = key
+	}
+	if r.raw != nil {
+		for _, h := range r.raw.Headers {
+			size += len(h.Key) + len(h.Value)
+		}
+	}
+	if n := b.node(node); n.Limit > 0 && size > n.Limit && b.refused < 0 {
+		b.refused = node
+	}
 }
 
 func (b *batch) write(topic string, r rec, key, partitionKey []byte) {

@@ -74,6 +74,9 @@ type Node struct {
 	Panic  bool
 	Policy Policy
 
+	// Limit is how many bytes of key, value and headers the topic of a To takes, 0 for any.
+	Limit int
+
 	// Every and Wall are the periods of punctuations, 0 for none.
 	Every, Wall int64
 }
