@@ -31,9 +31,11 @@ type App struct {
 	adm      *kadm.Client
 	layout   *layout
 	maxBytes sync.Map // topic → int32, how large a batch it takes; workers change it
-	registry *registry
-	restorer *restore.Restorer
-	workers  []*worker
+	// tombstones is how long a table's topic keeps them: topic → time.Duration.
+	tombstones sync.Map
+	registry   *registry
+	restorer   *restore.Restorer
+	workers    []*worker
 
 	damaged     atomic.Int64 // tasks whose state was thrown away
 	trimmed     atomic.Int64 // offsets that were deleted

@@ -17,6 +17,21 @@ import (
 // longer may have missed one.
 const maxStateAge = 6 * 24 * time.Hour
 
+// Kafka's own delete.retention.ms, which tables have that nobody has said anything else of, and as much as is of interest.
+const (
+	usualTombstones = 24 * time.Hour
+	maxTombstones   = 1000 * usualTombstones
+)
+
+// tableAge is how old the position of a table's store may be, by the topic's own setting and with the same part of it to spare.
+func (a *App) tableAge(topic string) time.Duration {
+	kept := usualTombstones
+	if set, ok := a.tombstones.Load(topic); ok {
+		kept = set.(time.Duration)
+	}
+	return max(kept/7*6, time.Millisecond) // 0 would be any age
+}
+
 // restore brings the stores of a task up: those with a changelog to its end, which holds exactly what has been committed, since
 // the task's last owner has no transaction open; tables that are read from a topic up to the committed position in it.
 func (a *App) restore(ctx context.Context, backend state.Backend, id engine.TaskID, sub *subLayout, inputs map[topicPartition]builtInput, p *progress) (restore.Result, error) {
@@ -36,7 +51,7 @@ func (a *App) restore(ctx context.Context, backend state.Backend, id engine.Task
 		if !ok {
 			continue
 		}
-		st := restore.Store{Store: src.Store, Topic: tp.topic, Partition: tp.partition, Bounded: true, UpTo: in.offset}
+		st := restore.Store{Store: src.Store, Topic: tp.topic, Partition: tp.partition, Bounded: true, UpTo: in.offset, MaxAge: a.tableAge(tp.topic)}
 		if check := src.Check; check != nil {
 			st.Check = func(r *kgo.Record) error {
 				rec := raw(r)

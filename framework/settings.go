@@ -22,6 +22,7 @@ const (
 	retentionTime   = "retention.ms"
 	cleanupPolicy   = "cleanup.policy"
 	maxMessageBytes = "max.message.bytes"
+	deleteRetention = "delete.retention.ms"
 )
 
 // settingsTimeout bounds the look at the settings of topics: nothing depends on it.
@@ -70,6 +71,9 @@ func (a *App) readSettings(ctx context.Context, lay *layout, outputs []string) {
 		}
 		if n, err := strconv.ParseInt(set[maxMessageBytes], 10, 32); err == nil {
 			a.maxBytes.Store(d.Name, int32(n))
+		}
+		if n, err := strconv.ParseInt(set[deleteRetention], 10, 64); err == nil && slices.Contains(tables, d.Name) {
+			a.tombstones.Store(d.Name, time.Duration(min(n, maxTombstones.Milliseconds()))*time.Millisecond)
 		}
 		if slices.Contains(outputs, d.Name) {
 			a.warnOfTimes(d.Name, set)

@@ -1,0 +1,72 @@
+//go:build synctests
+
+package framework_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/headrace/headrace/framework"
+	"github.com/headrace/headrace/serde"
+	"github.com/headrace/headrace/state/pebblestore"
+	"github.com/headrace/headrace/topology"
+)
+
+// TestTableOlderThanTombstones: the topic of a table keeps tombstones for a day, as topics do. A process that was away for longer may have
+// missed one of those that another process has taken in meanwhile, so its copy of the table is read anew; one that was away for some hours
+// reads what is new.
+func TestTableOlderThanTombstones(t *testing.T) {
+	bubble(t, func(w *world) {
+		rows := int64(0)
+		c := w.c
+		w.createTopics(1, "table", "rows", "joined")
+		row := func() {
+			c.Produce(t, &kgo.Record{Topic: "table", Key: []byte("k"), Value: []byte("v")})
+			rows++
+		}
+		join := func(c *framework.Config) {
+			b := topology.NewBuilder()
+			table := topology.TableFrom(b, "known", topology.Topic("table", serde.String(), serde.String()))
+			in := topology.From(b, topology.Topic("rows", serde.String(), serde.String()))
+			topology.JoinTable(in, table, func(s, v string) string { return s + v }).To(topology.Topic("joined", serde.String(), serde.String()))
+			top, err := b.Build()
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Topology = top
+		}
+		disk := vfs.NewMem()
+		on := func(c *framework.Config) {
+			join(c)
+			c.State = pebblestore.New(pebblestore.Config{Dir: "/state", FS: disk, Logger: c.Logger})
+		}
+		runs := func(name string, change func(*framework.Config)) framework.Counters {
+			m := w.start(name, change)
+			m.runs(1)
+			w.await("the table to be read", func() bool { return c.Committed(t, appID)["table[0]"] == rows })
+			return m.stop()
+		}
+		for range 10 {
+			row()
+		}
+		runs("first", on)
+		for _, tc := range []struct {
+			away time.Duration
+			old  bool
+		}{{12 * time.Hour, false}, {30 * time.Hour, true}, {time.Hour, false}} {
+			row()
+			runs("another, in memory", join)
+			time.Sleep(tc.away) // in a bubble
+			n := runs("back after "+tc.away.String(), on)
+			if want := int64(1); !tc.old && (n.RecordsRestored != want || n.StoresWiped != 0) {
+				t.Errorf("back after %v: %d records restored and %d stores wiped, want what is new, %d", tc.away, n.RecordsRestored, n.StoresWiped, want)
+			}
+			if tc.old && (n.RecordsRestored != rows || n.StoresWiped != 1) {
+				t.Errorf("back after %v: %d records restored and %d stores wiped, want all anew, %d", tc.away, n.RecordsRestored, n.StoresWiped, rows)
+			}
+		}
+	})
+}
