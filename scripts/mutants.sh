@@ -27,6 +27,7 @@ simulated=(
 	"mutant_closed_late       # a window takes records after it has closed"
 	"mutant_hold_no_grace     # what is told to the next operator leaves the grace out"
 	"mutant_forward_early     # the watermark goes on while closed windows are still in the store"
+	"mutant_back_from_changelog # windows that had closed come back with a restore, and stay"
 	"mutant_timers_forgotten  # when a punctuation is due is forgotten at a restart"
 	"mutant_clock_forgotten   # the time of an input partition is forgotten at a restart"
 	"mutant_time_first        # a record moves the watermark before it is judged by it"

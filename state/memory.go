@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"sync"
-	"unsafe"
 
 	"github.com/tidwall/btree"
 )
@@ -41,7 +40,7 @@ func (p *memory) Open(task string, specs []Spec) (Backend, error) {
 		task: task, stores: make([]memoryStore, len(specs)), positions: make([]Position, len(specs)),
 	}
 	for i := range b.stores {
-		b.stores[i] = newMemoryStore()
+		b.stores[i] = memoryStore{cells: newCells(), tree: newTree()}
 	}
 	return b, nil
 }
@@ -64,8 +63,8 @@ func CheckSpecs(specs []Spec) error {
 	return nil
 }
 
-// memoryBackend holds each store twice: in a map for its one writer, and in a copy-on-write tree for scans and snapshots. Both
-// lead to the same cells.
+// memoryBackend holds each store twice: in cells for its one writer, and in a copy-on-write tree for scans and snapshots. Both
+// lead to the same cells. Its Txn shares the cells, so that neither a read nor a commit looks a key up again.
 //
 // Only the writer changes what they hold, and it holds mu while it does; so its own reads need no lock. Taking a snapshot
 // touches a tree's copy-on-write mark alone, which reads do not look at.
@@ -74,6 +73,7 @@ type memoryBackend struct {
 	task      string
 	positions []Position
 	batch     []Mutation
+	lent      *Txn // who has the cells, too
 
 	mu       sync.Mutex
 	stores   []memoryStore
@@ -83,15 +83,9 @@ type memoryBackend struct {
 }
 
 type memoryStore struct {
-	index map[string]*cell
+	cells *cells
 	tree  *tree
 	bytes int64 // of keys and values, as of the last apply
-}
-
-// cell holds a value. It is overwritten in place only in the epoch in which it was made: no snapshot can know it then.
-type cell struct {
-	value []byte
-	epoch uint64
 }
 
 // item is an entry in a tree. Keys compare by their prefix first, which spares most comparisons the way to the key's bytes.
@@ -105,56 +99,87 @@ func itemOf(key []byte) item { return item{prefix: prefix(key), key: alias(key)}
 
 type tree = btree.BTreeG[item]
 
-func newMemoryStore() memoryStore {
-	less := func(a, b item) bool {
+func newTree() *tree {
+	return btree.NewBTreeGOptions(func(a, b item) bool {
 		if a.prefix != b.prefix {
 			return a.prefix < b.prefix
 		}
 		return a.key < b.key
-	}
-	return memoryStore{index: make(map[string]*cell), tree: btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})}
+	}, btree.Options{NoLocks: true})
 }
 
-// put copies key and value: keeping the bytes given would keep the whole chunk that they are part of, for one cold key.
-func (s *memoryStore) put(key, value []byte, epoch uint64) {
-	value = append(make([]byte, 0, len(value)), value...)
-	c, ok := s.index[alias(key)]
-	if ok {
+// put sets the value of a cell and returns the cell that has it. It copies value: keeping the bytes given would keep the whole chunk that
+// they are part of, for one cold key. Of a cell that a snapshot may know the value stays, and another one takes its place.
+func (s *memoryStore) put(c *cell, value []byte, epoch uint64) *cell {
+	value = clone(value)
+	switch {
+	case c.value == nil: // in no tree
+		s.bytes += int64(len(c.key) + len(value))
+	case c.epoch == epoch:
 		s.bytes += int64(len(value) - len(c.value))
-	} else {
-		s.bytes += int64(len(key) + len(value))
-	}
-	if ok && c.epoch == epoch {
 		c.value = value
-		return
+		return c
+	default:
+		s.bytes += int64(len(value) - len(c.value))
+		c = s.cells.renew(c)
 	}
-	it := item{prefix: prefix(key), cell: &cell{value, epoch}}
-	if ok {
-		old, _ := s.tree.Get(itemOf(key))
-		it.key = old.key
-	} else {
-		it.key = string(key)
-	}
-	s.index[it.key] = it.cell
-	s.tree.Set(it)
+	c.value, c.epoch = value, epoch
+	s.tree.Set(item{prefix: prefix(bytesOf(c.key)), key: c.key, cell: c})
+	return c
 }
 
-func (s *memoryStore) delete(key []byte) {
-	if c, ok := s.index[alias(key)]; ok {
-		s.bytes -= int64(len(key) + len(c.value))
-		delete(s.index, alias(key))
-		s.tree.Delete(itemOf(key))
+// delete takes the value from a cell, and returns the cell without it, or nil if nobody needs one.
+func (s *memoryStore) delete(c *cell) *cell {
+	if c.value == nil {
+		return c
 	}
+	s.tree.Delete(itemOf(bytesOf(c.key)))
+	return s.gone(c)
+}
+
+// gone is for a cell that has been taken out of the tree.
+func (s *memoryStore) gone(c *cell) *cell {
+	s.bytes -= int64(len(c.key) + len(c.value))
+	if c.idle() {
+		s.cells.remove(c)
+		return nil
+	}
+	c = s.cells.renew(c)
+	c.value = nil
+	return c
 }
 
 var errClosed = errors.New("state: the backend is closed")
+
+// lend gives the cells to a transaction, and takes them from the one before.
+func (b *memoryBackend) lend(t *Txn) {
+	b.retire()
+	b.lent, t.memory = t, b
+	for i := range b.stores {
+		t.cells[i] = b.stores[i].cells
+	}
+}
+
+// retire takes the cells back: what the transaction held is dropped, and it reads and writes nothing any more.
+func (b *memoryBackend) retire() {
+	t := b.lent
+	if t == nil {
+		return
+	}
+	b.lent = nil
+	t.Drop()
+	t.memory, t.backend, t.cache.limit = nil, retired{b}, 0
+	for i := range t.cells {
+		t.cells[i] = newCells()
+	}
+}
 
 func (b *memoryBackend) Get(store int, key []byte) ([]byte, bool, error) {
 	if b.closed {
 		return nil, false, fmt.Errorf("state: read task %s: %w", b.task, errClosed)
 	}
-	c, ok := b.stores[store].index[alias(key)]
-	if !ok {
+	c := b.stores[store].cells.find(key)
+	if c == nil || c.value == nil {
 		return nil, false, nil
 	}
 	return c.value, true, nil
@@ -176,7 +201,7 @@ const entryCost = 150
 func (b *memoryBackend) Size() int64 {
 	n := int64(0)
 	for i := range b.stores {
-		n += b.stores[i].bytes + entryCost*int64(len(b.stores[i].index))
+		n += b.stores[i].bytes + entryCost*int64(b.stores[i].tree.Len())
 	}
 	return n
 }
@@ -184,11 +209,8 @@ func (b *memoryBackend) Size() int64 {
 func (b *memoryBackend) Position(store int) Position { return b.positions[store] }
 
 func (b *memoryBackend) Apply(mutations iter.Seq[Mutation], positions []*Position) error {
-	if b.closed {
-		return fmt.Errorf("state: apply to task %s: %w", b.task, errClosed)
-	}
-	if len(positions) != len(b.stores) {
-		return fmt.Errorf("state: apply to task %s: %d positions for %d stores", b.task, len(positions), len(b.stores))
+	if err := b.check(positions); err != nil {
+		return err
 	}
 	// Gather before the first change: what is wrong must leave everything as it was, and readers must not wait for mutations.
 	defer func() {
@@ -206,31 +228,111 @@ func (b *memoryBackend) Apply(mutations iter.Seq[Mutation], positions []*Positio
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.snapshot = nil
 	for i := range b.batch {
 		m := &b.batch[i]
-		if m.Value == nil {
-			b.stores[m.Store].delete(m.Key)
-		} else {
-			b.stores[m.Store].put(m.Key, m.Value, b.epoch)
+		if m.Below {
+			b.expire(m.Store, m.Key)
+			continue
+		}
+		cells := b.stores[m.Store].cells
+		c := cells.find(m.Key)
+		if c == nil {
+			if m.Value == nil {
+				continue
+			}
+			c = cells.add(m.Key)
+		}
+		b.set(m.Store, c, m.Value)
+	}
+	b.applied(positions)
+	return nil
+}
+
+// commit is Apply for what the transaction has in the cells.
+func (b *memoryBackend) commit(t *Txn, positions []*Position) error {
+	if err := b.check(positions); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for s := range b.stores {
+		o := &t.overlays[t.leaving()][s]
+		if o.floor != nil {
+			b.expire(s, o.floor)
+		}
+		for i := range o.entries {
+			if w := &o.entries[i]; !o.expired(w.key()) {
+				b.set(s, w.cell, w.value)
+			}
 		}
 	}
+	b.applied(positions)
+	return nil
+}
+
+func (b *memoryBackend) check(positions []*Position) error {
+	if b.closed {
+		return fmt.Errorf("state: apply to task %s: %w", b.task, errClosed)
+	}
+	if len(positions) != len(b.stores) {
+		return fmt.Errorf("state: apply to task %s: %d positions for %d stores", b.task, len(positions), len(b.stores))
+	}
+	return nil
+}
+
+// set gives a cell its value, nil for none.
+func (b *memoryBackend) set(store int, c *cell, value []byte) {
+	s := &b.stores[store]
+	if value == nil {
+		b.moved(store, c, s.delete(c))
+	} else {
+		b.moved(store, c, s.put(c, value, b.epoch))
+	}
+}
+
+// expire deletes the keys below floor.
+func (b *memoryBackend) expire(store int, floor []byte) {
+	s := &b.stores[store]
+	for {
+		it, ok := s.tree.Min()
+		if !ok || it.key >= alias(floor) {
+			return
+		}
+		s.tree.PopMin()
+		b.moved(store, it.cell, s.gone(it.cell))
+	}
+}
+
+// moved tells the transaction that a cell has taken the place of another one, if one has.
+func (b *memoryBackend) moved(store int, was, is *cell) {
+	if is != nil && is != was && !is.idle() {
+		b.lent.moved(store, is)
+	}
+}
+
+func (b *memoryBackend) applied(positions []*Position) {
+	b.snapshot = nil
 	for i, p := range positions {
 		if p != nil {
 			b.positions[i] = *p
 		}
 	}
-	return nil
 }
 
+// Wipe drops what a transaction holds, too.
 func (b *memoryBackend) Wipe(store int) error {
 	if b.closed {
 		return fmt.Errorf("state: wipe a store of task %s: %w", b.task, errClosed)
 	}
+	if b.lent != nil {
+		b.lent.Drop()
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.snapshot = nil
-	b.stores[store] = newMemoryStore()
+	s := &b.stores[store]
+	s.cells.clear()
+	s.tree, s.bytes = newTree(), 0
 	b.positions[store] = Position{}
 	return nil
 }
@@ -258,6 +360,7 @@ func (b *memoryBackend) Close() error {
 	if b.closed {
 		return nil
 	}
+	b.retire()
 	b.closed = true
 	b.snapshot = nil
 	b.stores = nil
@@ -287,8 +390,7 @@ func scan(t *tree, from, to []byte) iter.Seq2[Entry, error] {
 			if to != nil && it.key >= alias(to) {
 				return false
 			}
-			key := unsafe.Slice(unsafe.StringData(it.key), len(it.key))
-			return yield(Entry{Key: key, Value: it.cell.value}, nil)
+			return yield(Entry{Key: bytesOf(it.key), Value: it.cell.value}, nil)
 		})
 	}
 }

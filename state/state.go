@@ -63,6 +63,8 @@ type Mutation struct {
 	Store int // index into the specs with which the backend was opened
 	Key   []byte
 	Value []byte
+	// Below says that every key below Key is deleted, and Key is left alone. Value means nothing then.
+	Below bool
 }
 
 // Reader reads stores in store layout. Returned bytes are immutable and stay valid for as long as the caller holds them. An empty

@@ -2,14 +2,10 @@ package state
 
 import (
 	"bytes"
-	"cmp"
-	"encoding/binary"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
-	"unsafe"
-
-	"github.com/tidwall/btree"
 )
 
 // Txn is the overlay of a task's open transaction: it takes the writes, and shows them to the task on top of the committed
@@ -18,68 +14,54 @@ import (
 // Freeze divides it: what was written before is waiting for Commit, and goes on being seen, while what is written from then on belongs
 // to the next transaction.
 //
+// It keeps what it has read and committed, within CacheBytes, so that a key that comes again costs no look into a backend on disk.
+//
 // It belongs to one goroutine. The bytes that it returns are immutable and stay valid for as long as the caller holds them,
 // also after Rollback, Commit and Drop.
 type Txn struct {
 	backend Backend
 	specs   []Spec
-	stores  []overlay
-	ice     []overlay // what is frozen
-	frozen  bool
-	iced    int // how many keys are frozen
-	arena   arena
-	undo    []undo
-	bytes   int
-	count   int
+	cells   []*cells       // by store
+	memory  *memoryBackend // whose own the cells are: what has no cell does not exist
+	cache   cache          // without memory
+
+	overlays [2][]overlay // by store: one is written to, the other one is what is frozen
+	applied  [][]byte     // by store: the floor that the backend has
+	raised   bool         // since Freeze a floor was, over something that there may be
+	now      int          // which is written to
+	frozen   bool
+	iced     int // how many keys are frozen
+	arena    arena
+	undo     []undo
+	bytes    int
+	count    int
 	// generation changes when the transaction ends: a scan that is still open then must not go on.
 	generation uint64
-}
-
-// overlay holds what the transaction wrote to one store.
-type overlay struct {
-	index   map[string]int32 // key → position in entries; the strings alias the arena
-	entries []write          // in the order in which the keys were first written
-	// tree orders the entries. It is made by the first scan in a transaction and kept up from then on: a store that is never
-	// scanned does not pay for it.
-	tree    *btree.BTreeG[ordered]
-	ordered bool
-	// sorted is the order of entries for Mutations, valid while it has as many elements.
-	sorted []sortKey
-	peak   int // most keys since index was made
-	// version changes with every change of the set of keys: open scans look for their place again.
-	version uint64
-}
-
-// write is the last write of a key. A nil value deletes it.
-type write struct {
-	key, value []byte
 }
 
 // undo takes one write back. Popped in reverse, an entry that a write made is always the last one of its store.
 type undo struct {
 	prev  []byte
 	store int32
-	entry int32
+	entry int32 // floorRaised if it was the floor
 	made  bool
 }
 
-type ordered struct {
-	key   string
-	entry int32
-}
+const floorRaised = -1
 
-// sortKey starts with what decides most comparisons without a look at the key: its first 8 bytes, and, as those are the same for
-// all keys of a window, the 8 after them.
-type sortKey struct {
-	first, second uint64
-	entry         int32
-}
-
-// NewTxn returns an empty overlay over b, which was opened with specs.
+// NewTxn returns an empty overlay over b, which was opened with specs. From then on b is changed through it alone. A backend has one
+// Txn at a time: what an older one still held is gone, and everything that is asked of it fails.
 func NewTxn(b Backend, specs []Spec) *Txn {
-	t := &Txn{backend: b, specs: specs, stores: make([]overlay, len(specs)), ice: make([]overlay, len(specs))}
-	for i := range t.stores {
-		t.stores[i].index, t.ice[i].index = make(map[string]int32), make(map[string]int32)
+	t := &Txn{backend: b, specs: specs, cells: make([]*cells, len(specs)), applied: make([][]byte, len(specs)), cache: cache{limit: defaultCache}}
+	for i := range t.overlays {
+		t.overlays[i] = make([]overlay, len(specs))
+	}
+	if m, ok := b.(*memoryBackend); ok {
+		m.lend(t)
+		return t
+	}
+	for i := range t.cells {
+		t.cells[i] = newCells()
 	}
 	return t
 }
@@ -91,63 +73,134 @@ func (t *Txn) Backend() Backend { return t.backend }
 func (t *Txn) Specs() []Spec { return t.specs }
 
 // Len returns how many keys were written or deleted since Freeze, or, if nothing is frozen, since the last Commit: the number of
-// Mutations then.
+// Mutations then, and of those that have expired since.
 func (t *Txn) Len() int { return t.count }
 
 // Bytes returns the size of their keys and values.
 func (t *Txn) Bytes() int { return t.bytes }
 
+const defaultCache = 4 << 20
+
+// CacheBytes sets how many bytes of what the backend holds may be kept in memory, 4 MiB at first. A backend in memory needs none of it.
+func (t *Txn) CacheBytes(limit int) {
+	t.cache.limit = limit
+	t.cache.sweep(t.cells, t.overlays[t.now])
+}
+
 // Get returns the value of key as the transaction sees it, and whether there is one.
 func (t *Txn) Get(store int, key []byte) ([]byte, bool, error) {
-	o := &t.stores[store]
-	if len(o.entries) > 0 {
-		if i, ok := o.index[alias(key)]; ok {
-			v := o.entries[i].value
-			return v, v != nil, nil
-		}
+	if t.overlays[t.now][store].expired(key) {
+		return nil, false, nil
 	}
-	if o := &t.ice[store]; len(o.entries) > 0 {
-		if i, ok := o.index[alias(key)]; ok {
-			v := o.entries[i].value
-			return v, v != nil, nil
+	c := t.cells[store].find(key)
+	if c == nil {
+		if t.memory != nil {
+			return nil, false, nil
 		}
+		return t.fetch(store, nil, key)
 	}
-	return t.backend.Get(store, key)
+	if i := c.at[t.now]; i > 0 {
+		v := t.overlays[t.now][store].entries[i-1].value
+		return v, v != nil, nil
+	}
+	if i := c.at[1-t.now]; i > 0 {
+		v := t.overlays[1-t.now][store].entries[i-1].value
+		return v, v != nil, nil
+	}
+	if t.memory == nil {
+		if !c.known {
+			return t.fetch(store, c, key)
+		}
+		c.used = true
+	}
+	return c.value, c.value != nil, nil
+}
+
+// fetch reads from the backend, and keeps what it gets.
+func (t *Txn) fetch(store int, c *cell, key []byte) ([]byte, bool, error) {
+	v, ok, err := t.backend.Get(store, key)
+	if err != nil || t.cache.limit <= 0 {
+		return v, ok, err
+	}
+	if c == nil {
+		c = t.cells[store].add(key)
+	}
+	switch {
+	case !ok:
+		v = nil
+	case v == nil:
+		v = []byte{}
+	}
+	t.cache.keep(c, v)
+	return v, ok, nil
 }
 
 // Put sets the value of key. It copies both. A nil value is an empty one.
 func (t *Txn) Put(store int, key, value []byte) error {
-	t.write(store, key, t.arena.copy(value))
-	return nil
+	return t.write(store, key, t.arena.copy(value))
 }
 
 // Delete deletes key. Deleting a key that does not exist is no error; the deletion is a mutation like any other.
 func (t *Txn) Delete(store int, key []byte) error {
-	t.write(store, key, nil)
+	return t.write(store, key, nil)
+}
+
+func (t *Txn) write(store int, key, value []byte) error {
+	o := &t.overlays[t.now][store]
+	if o.expired(key) {
+		return fmt.Errorf("state: write to store %q: %w", t.specs[store].Name, ErrExpired)
+	}
+	c := t.cells[store].find(key)
+	if c == nil {
+		c = t.cells[store].add(key)
+	}
+	if i := c.at[t.now]; i > 0 {
+		e := &o.entries[i-1]
+		t.undo = append(t.undo, undo{prev: e.value, store: int32(store), entry: i - 1})
+		t.bytes += len(value) - len(e.value)
+		e.value = value
+		return nil
+	}
+	o.add(c, value)
+	i := int32(len(o.entries))
+	c.at[t.now] = i
+	t.undo = append(t.undo, undo{store: int32(store), entry: i - 1, made: true})
+	t.bytes += len(key) + len(value)
+	t.count++
 	return nil
 }
 
-func (t *Txn) write(store int, key, value []byte) {
-	o := &t.stores[store]
-	if i, ok := o.index[alias(key)]; ok {
-		e := &o.entries[i]
-		t.undo = append(t.undo, undo{prev: e.value, store: int32(store), entry: i})
-		t.bytes += len(value) - len(e.value)
-		e.value = value
-		return
+// ErrExpired says that a write came for a key that has expired, as one of a window that has closed. It changes nothing.
+var ErrExpired = errors.New("the key has expired: it lies before what the store still keeps")
+
+// Expire deletes every key of a store that is below floor, at once, and for good: what is below can not be written any more. It is no
+// mutation that a changelog is told of. So it is for what can be found out again after a restore, as windows that the watermark has
+// passed. The store must not be scanned meanwhile.
+func (t *Txn) Expire(store int, floor []byte) error {
+	o := &t.overlays[t.now][store]
+	if bytes.Compare(floor, o.floor) <= 0 {
+		return nil
 	}
-	key = t.arena.copy(key)
-	i := int32(len(o.entries))
-	o.entries = append(o.entries, write{key, value})
-	o.index[alias(key)] = i
-	o.version++
-	if o.ordered {
-		o.tree.Set(ordered{alias(key), i})
+	t.raised = t.raised || len(t.overlays[1-t.now][store].entries) > 0
+	if !t.raised { // what was written since is to be committed anyway
+		for _, err := range t.backend.Scan(store, o.floor, floor) {
+			if err != nil {
+				return err
+			}
+			t.raised = true
+			break
+		}
 	}
-	t.undo = append(t.undo, undo{store: int32(store), entry: i, made: true})
-	t.bytes += len(key) + len(value)
-	t.count++
+	t.undo = append(t.undo, undo{prev: o.floor, store: int32(store), entry: floorRaised})
+	o.floor = clone(floor)
+	return nil
 }
+
+// Pending says whether there is anything for Commit since Freeze: a mutation, or something that has expired.
+func (t *Txn) Pending() bool { return t.count > 0 || t.raised }
+
+// Floor returns what the last Expire of a store was given, nil if there was none.
+func (t *Txn) Floor(store int) []byte { return t.overlays[t.now][store].floor }
 
 // Savepoint starts a new scope of Rollback and so gives up the one before. A new transaction begins with one.
 func (t *Txn) Savepoint() {
@@ -159,26 +212,40 @@ func (t *Txn) Savepoint() {
 func (t *Txn) Rollback() {
 	for i := len(t.undo) - 1; i >= 0; i-- {
 		u := &t.undo[i]
-		o := &t.stores[u.store]
+		o := &t.overlays[t.now][u.store]
+		if u.entry == floorRaised {
+			o.floor = u.prev
+			continue
+		}
 		e := &o.entries[u.entry]
 		if !u.made {
 			t.bytes += len(u.prev) - len(e.value)
 			e.value = u.prev
 			continue
 		}
-		t.bytes -= len(e.key) + len(e.value)
+		t.bytes -= len(e.cell.key) + len(e.value)
 		t.count--
-		delete(o.index, alias(e.key))
-		if o.ordered {
-			o.tree.Delete(ordered{key: alias(e.key)})
-		}
-		*e = write{}
-		o.entries = o.entries[:u.entry]
-		o.version++
-		// A key written next may make the lengths equal again.
-		o.sorted = o.sorted[:0]
+		t.release(int(u.store), e.cell, t.now)
+		o.removeLast()
 	}
 	t.Savepoint()
+}
+
+// release takes a cell out of an overlay. It goes if nothing is known of it then.
+func (t *Txn) release(store int, c *cell, side int) {
+	c.at[side] = 0
+	if c.value == nil && !c.known && c.idle() {
+		t.cells[store].remove(c)
+	}
+}
+
+// moved says that a cell has taken the place of another one.
+func (t *Txn) moved(store int, c *cell) {
+	for side, i := range c.at {
+		if i > 0 {
+			t.overlays[side][store].entries[i-1].cell = c
+		}
+	}
 }
 
 // Freeze sets apart what was written so far: Mutations and Commit are of that alone, until Commit or Drop. It is still seen. Savepoint,
@@ -187,29 +254,50 @@ func (t *Txn) Freeze() {
 	if t.frozen {
 		return
 	}
-	t.stores, t.ice, t.frozen, t.iced = t.ice, t.stores, true, t.count
-	for i := range t.stores { // as much again is likely
-		t.stores[i].entries = slices.Grow(t.stores[i].entries, len(t.ice[i].entries))
+	t.now, t.frozen, t.iced = 1-t.now, true, t.count
+	for i := range t.specs { // as much again is likely
+		o, ice := &t.overlays[t.now][i], &t.overlays[1-t.now][i]
+		o.entries, o.floor = slices.Grow(o.entries, len(ice.entries)), ice.floor
 	}
 	t.Savepoint()
-	t.bytes, t.count = 0, 0
+	t.bytes, t.count, t.raised = 0, 0, false
 	t.generation++
 }
 
-// Mutations returns the last write of each key, store by store in the order of the keys: of what is frozen, if something is. The
-// transaction must not be written to while it is iterated over, unless it is frozen. The mutations' bytes are immutable.
+// leaving is the side of what Commit is about: what is frozen, or else everything.
+func (t *Txn) leaving() int {
+	if t.frozen {
+		return 1 - t.now
+	}
+	return t.now
+}
+
+// Mutations returns the last write of each key, store by store in the order in which the keys were first written: of what is frozen, if
+// something is. The transaction must not be written to while it is iterated over, unless it is frozen. The mutations' bytes are immutable.
 func (t *Txn) Mutations() iter.Seq[Mutation] {
 	return func(yield func(Mutation) bool) {
-		stores := t.stores
-		if t.frozen {
-			stores = t.ice
+		for s := range t.specs {
+			o := &t.overlays[t.leaving()][s]
+			for i := range o.entries {
+				if w := &o.entries[i]; !o.expired(w.key()) && !yield(w.mutation(s)) {
+					return
+				}
+			}
 		}
-		for s := range stores {
-			o := &stores[s]
+	}
+}
+
+// sorted are the mutations, and what has expired, store by store in the order of the keys, which spares a backend on disk much of its search for their places.
+func (t *Txn) sorted() iter.Seq[Mutation] {
+	return func(yield func(Mutation) bool) {
+		for s := range t.specs {
+			o := &t.overlays[t.leaving()][s]
+			if o.floor != nil && !bytes.Equal(o.floor, t.applied[s]) && !yield(Mutation{Store: s, Key: o.floor, Below: true}) {
+				return
+			}
 			o.sort()
 			for _, k := range o.sorted {
-				e := &o.entries[k.entry]
-				if !yield(Mutation{Store: s, Key: e.key, Value: e.value}) {
+				if w := &o.entries[k.entry]; !o.expired(w.key()) && !yield(w.mutation(s)) {
 					return
 				}
 			}
@@ -224,8 +312,11 @@ func (t *Txn) Commit(positions []*Position) error {
 	if t.frozen {
 		n = t.iced
 	}
-	if err := t.backend.Apply(t.Mutations(), positions); err != nil {
+	if err := t.apply(positions); err != nil {
 		return fmt.Errorf("state: apply %d mutations of the transaction: %w", n, err)
+	}
+	for s := range t.specs {
+		t.applied[s] = t.overlays[t.leaving()][s].floor
 	}
 	if !t.frozen {
 		t.Drop()
@@ -236,92 +327,54 @@ func (t *Txn) Commit(positions []*Position) error {
 	return nil
 }
 
+func (t *Txn) apply(positions []*Position) error {
+	if t.memory != nil {
+		return t.memory.commit(t, positions)
+	}
+	if err := t.backend.Apply(t.sorted(), positions); err != nil {
+		return err
+	}
+	for s := range t.specs {
+		o := &t.overlays[t.leaving()][s]
+		for i := range o.entries {
+			e := &o.entries[i]
+			switch {
+			case t.cache.limit <= 0 || o.expired(e.key()):
+				t.cache.forget(e.cell)
+			case e.value == nil:
+				t.cache.keep(e.cell, nil)
+			default:
+				t.cache.keep(e.cell, clone(e.value)) // or a cold key would keep the whole chunk of the arena
+			}
+		}
+	}
+	return nil
+}
+
 // Drop empties the overlay: what was written since the last Commit is gone, frozen or not.
 func (t *Txn) Drop() {
-	for i := range t.stores {
-		t.stores[i].reset()
-	}
+	t.clear(t.now)
 	t.thaw()
+	for s := range t.specs {
+		t.overlays[t.now][s].floor = t.applied[s]
+	}
 	t.Savepoint()
-	t.bytes, t.count = 0, 0
+	t.bytes, t.count, t.raised = 0, 0, false
 	t.generation++
 }
 
 func (t *Txn) thaw() {
-	for i := range t.ice {
-		t.ice[i].reset()
-	}
+	t.clear(1 - t.now)
 	t.frozen = false
+	t.cache.sweep(t.cells, t.overlays[t.now])
 }
 
-func (o *overlay) reset() {
-	if len(o.entries) == 0 {
-		return
-	}
-	// Clearing a map costs its capacity, so one huge transaction must not slow down all small ones after it.
-	o.peak = max(o.peak, len(o.entries))
-	if o.peak > 1024 && len(o.entries) < o.peak/16 {
-		*o = overlay{index: make(map[string]int32), version: o.version + 1}
-		return
-	}
-	clear(o.index)
-	clear(o.entries)
-	o.entries = o.entries[:0]
-	o.sorted = o.sorted[:0]
-	if o.ordered {
-		o.tree.Clear()
-		o.ordered = false
-	}
-	o.version++
-}
-
-// sort brings sorted up to date.
-func (o *overlay) sort() {
-	if len(o.sorted) == len(o.entries) {
-		return
-	}
-	o.sorted = slices.Grow(o.sorted[:0], len(o.entries))
-	for i := range o.entries {
-		key := o.entries[i].key
-		o.sorted = append(o.sorted, sortKey{prefix(key), prefix(key[min(8, len(key)):]), int32(i)})
-	}
-	slices.SortFunc(o.sorted, func(a, b sortKey) int {
-		if a.first != b.first {
-			return cmp.Compare(a.first, b.first)
+func (t *Txn) clear(side int) {
+	for s := range t.specs {
+		o := &t.overlays[side][s]
+		for i := range o.entries {
+			t.release(s, o.entries[i].cell, side)
 		}
-		if a.second != b.second {
-			return cmp.Compare(a.second, b.second)
-		}
-		return bytes.Compare(o.entries[a.entry].key, o.entries[b.entry].key)
-	})
+		o.reset()
+	}
 }
-
-// order makes the tree, if the transaction has none yet.
-func (o *overlay) order() {
-	if o.ordered {
-		return
-	}
-	if o.tree == nil {
-		o.tree = btree.NewBTreeGOptions(func(a, b ordered) bool { return a.key < b.key }, btree.Options{NoLocks: true})
-	}
-	o.sort()
-	for _, k := range o.sorted {
-		o.tree.Load(ordered{alias(o.entries[k.entry].key), k.entry})
-	}
-	o.ordered = true
-}
-
-// prefix returns the first 8 bytes of key as a number that sorts as they do; a shorter key counts as followed by zeros.
-func prefix(key []byte) uint64 {
-	if len(key) >= 8 {
-		return binary.BigEndian.Uint64(key)
-	}
-	var p uint64
-	for i, c := range key {
-		p |= uint64(c) << (56 - 8*i)
-	}
-	return p
-}
-
-// alias returns b as a string without copying. It is for bytes that never change, and for look-ups that keep nothing.
-func alias(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -19,11 +19,14 @@ var errEnded = errors.New("state: the transaction ended while it was scanned; en
 // ends with an error.
 func (t *Txn) Scan(store int, from, to []byte) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		below := t.backend.Scan(store, from, to)
-		if len(t.ice[store].entries) > 0 {
-			below = t.over(&t.ice[store], below, from, to)
+		if floor := t.overlays[t.now][store].floor; floor != nil && bytes.Compare(from, floor) < 0 {
+			from = floor
 		}
-		t.over(&t.stores[store], below, from, to)(yield)
+		below := t.backend.Scan(store, from, to)
+		if ice := &t.overlays[1-t.now][store]; len(ice.entries) > 0 {
+			below = t.over(ice, below, from, to)
+		}
+		t.over(&t.overlays[t.now][store], below, from, to)(yield)
 	}
 }
 
@@ -60,8 +63,8 @@ type merge struct {
 	version uint64
 }
 
-// next returns the first entry of the overlay beyond the cursor.
-func (m *merge) next() (write, bool) {
+// next returns the first entry of the overlay beyond the cursor. Its value is nil if it deletes the key.
+func (m *merge) next() (Entry, bool) {
 	o := m.o
 	if !m.placed || m.version != o.version {
 		m.placed, m.version = true, o.version
@@ -80,11 +83,12 @@ func (m *merge) next() (write, bool) {
 		}
 	}
 	if !m.valid {
-		return write{}, false
+		return Entry{}, false
 	}
-	e := o.entries[m.iter.Item().entry]
-	if m.to != nil && bytes.Compare(e.key, m.to) >= 0 {
-		return write{}, false
+	w := &o.entries[m.iter.Item().entry]
+	e := Entry{Key: w.key(), Value: w.value}
+	if m.to != nil && bytes.Compare(e.Key, m.to) >= 0 {
+		return Entry{}, false
 	}
 	return e, true
 }
@@ -114,11 +118,11 @@ func (m *merge) emit(e Entry) bool {
 func (m *merge) overlay(limit []byte, all bool) bool {
 	for {
 		w, ok := m.next()
-		if !ok || !all && bytes.Compare(w.key, limit) >= 0 {
+		if !ok || !all && bytes.Compare(w.Key, limit) >= 0 {
 			return true
 		}
-		m.step(w.key)
-		if w.value != nil && !m.emit(Entry{Key: w.key, Value: w.value}) {
+		m.step(w.Key)
+		if w.Value != nil && !m.emit(w) {
 			return false
 		}
 	}
@@ -129,9 +133,9 @@ func (m *merge) below(e Entry) bool {
 	if !m.overlay(e.Key, false) {
 		return false
 	}
-	if w, ok := m.next(); ok && bytes.Equal(w.key, e.Key) {
-		m.step(w.key)
-		return w.value == nil || m.emit(Entry{Key: e.Key, Value: w.value})
+	if w, ok := m.next(); ok && bytes.Equal(w.Key, e.Key) {
+		m.step(w.Key)
+		return w.Value == nil || m.emit(w)
 	}
 	m.reach(e.Key)
 	return m.emit(e)

@@ -56,36 +56,38 @@ func group[K, V any](n *node[K, V]) Grouped[K, V] {
 				return consumer[K, V]{}, err
 			}
 			guard := keyed[K, V](in, m, n.key)
-			return consumer[K, V]{advance: f.advance, push: func(r Record[K, V]) error {
-				key, ok, err := guard(&r)
-				if !ok || err != nil {
+			return consumer[K, V]{advance: f.advance, push: func(rec Record[K, V]) error {
+				r, key, err := guard(rec)
+				if r == nil || err != nil {
 					return err
 				}
-				return f.add(r.Key, key, &r)
+				return f.add(r.Key, key, r)
 			}}, nil
 		})
 	}
 	return g
 }
 
-// keyed returns what stands before everything keyed: it drops and counts null keys and null values, and encodes the key. The bytes
-// are good until the next call.
-func keyed[K, V any](in *instance, m *meta, key serde.Serde[K]) func(r *Record[K, V]) ([]byte, bool, error) {
+// keyed returns what stands before everything keyed: it drops and counts null keys and null values, for which it returns nil, and encodes
+// the key. The record and the bytes that it returns are good until the next call: it has one record for all, since the address of one
+// on the way would have each allocated.
+func keyed[K, V any](in *instance, m *meta, key serde.Serde[K]) func(Record[K, V]) (*Record[K, V], []byte, error) {
 	rt, at := in.rt, in.rt.At()
-	var buf []byte
-	return func(r *Record[K, V]) ([]byte, bool, error) {
+	cur, buf := new(Record[K, V]), []byte(nil)
+	return func(r Record[K, V]) (*Record[K, V], []byte, error) {
 		*at = m.local
 		switch {
 		case r.nullKey:
 			rt.Count(m.local, graph.NullKey)
-			return nil, false, nil
+			return nil, nil, nil
 		case r.null:
 			rt.Count(m.local, graph.NullValue)
-			return nil, false, nil
+			return nil, nil, nil
 		}
 		var err error
+		*cur = r
 		buf, err = key.Append(buf[:0], r.Key)
-		return buf, true, err
+		return cur, buf, err
 	}
 }
 

@@ -56,9 +56,9 @@ func joinTable[K, V, T, V2 any](s Stream[K, V], t Table[K, T], verb, kind string
 		}
 		guard := keyed[K, V](in, m, t.n.key) // as the table's topic encodes keys
 		join := mk(in, m)
-		return func(r Record[K, V]) error {
-			key, ok, err := guard(&r)
-			if !ok || err != nil {
+		return func(rec Record[K, V]) error {
+			r, key, err := guard(rec)
+			if r == nil || err != nil {
 				return err
 			}
 			stored, has, err := store.Get(key)

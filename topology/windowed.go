@@ -44,9 +44,13 @@ func Windowed[K, V any](g Grouped[K, V], w window.Fixed, late window.Late) Group
 	out.input = func(st *storeDef, onClose bool, mk func(*instance, state.Store) (fold[window.Key[K], V], error)) {
 		m := st.owner
 		g.n.edges = append(g.n.edges, func(in *instance) (consumer[K, V], error) {
-			store, err := in.rt.OpenStore(st.spec.Name, state.WindowKind)
+			opened, err := in.rt.OpenStore(st.spec.Name, state.WindowKind)
 			if err != nil {
 				return consumer[K, V]{}, err
+			}
+			store, ok := opened.(graph.Expirer)
+			if !ok {
+				return consumer[K, V]{}, fmt.Errorf("window store %s: the runtime's %T cannot expire windows", st.spec.Name, opened)
 			}
 			f, err := mk(in, store)
 			if err != nil {
@@ -81,8 +85,8 @@ type windowOp[K, V any] struct {
 	onClose bool
 	key     serde.Serde[K]
 	fold    fold[window.Key[K], V]
-	store   state.Store
-	guard   func(*Record[K, V]) ([]byte, bool, error)
+	store   graph.Expirer
+	guard   func(Record[K, V]) (*Record[K, V], []byte, error)
 
 	w    int64 // the operator's own watermark
 	sent int64 // what it last told those behind it
@@ -91,14 +95,16 @@ type windowOp[K, V any] struct {
 	more bool     // the look that found them stopped at closeBatch
 	next []byte   // where the next look starts then: those before are done, and stay in the overlay as deletions until the commit
 
+	kr Record[window.Key[K], V] // the record in process, as keyed's
+
 	sideline *sinkDef
 	aside    graph.Raw // the input record set aside last: topic, partition and offset
 	buf      []byte
 }
 
-func (op *windowOp[K, V]) push(r Record[K, V]) error {
-	key, ok, err := op.guard(&r)
-	if !ok || err != nil {
+func (op *windowOp[K, V]) push(rec Record[K, V]) error {
+	r, key, err := op.guard(rec)
+	if r == nil || err != nil {
 		return err
 	}
 	var missed []int64 // starts; late records are few
@@ -113,13 +119,13 @@ func (op *windowOp[K, V]) push(r Record[K, V]) error {
 		op.buf = state.AppendWindowKey(op.buf[:0], start, key)
 		op.from = min(op.from, start)
 		k := window.Key[K]{Key: r.Key, Start: start, End: op.fixed.End(start)}
-		kr := Record[window.Key[K], V]{Key: k, Value: r.Value, Time: r.Time, raw: r.raw}
-		if err := op.fold.add(k, op.buf, &kr); err != nil {
+		op.kr = Record[window.Key[K], V]{Key: k, Value: r.Value, Time: r.Time, raw: r.raw}
+		if err := op.fold.add(k, op.buf, &op.kr); err != nil {
 			return err
 		}
 	}
 	if len(missed) > 0 {
-		op.late(&r, missed, took)
+		op.late(r, missed, took)
 	}
 	return nil
 }
@@ -171,8 +177,12 @@ func (op *windowOp[K, V]) Due(int64) bool {
 	return len(op.due) > 0 || (op.w != graph.Unknown && op.from < op.fixed.Hold(op.w))
 }
 
-// Fire closes one window, or finds that there is none.
+// Fire closes one window, or finds that there is none. Where nothing is emitted on closing it closes all of them at once, and the
+// changelog is not told: a restore brings them back, and the watermark that comes with it closes them again.
 func (op *windowOp[K, V]) Fire(int64) error {
+	if !op.onClose {
+		return op.expire()
+	}
 	if len(op.due) == 0 {
 		if err := op.look(); err != nil || len(op.due) == 0 {
 			return err
@@ -231,6 +241,9 @@ func (op *windowOp[K, V]) look() error {
 
 // Fired goes on to the next window. One whose result could not be emitted, and whom the policy skips, is deleted without it.
 func (op *windowOp[K, V]) Fired(failed bool) error {
+	if !op.onClose {
+		op.from = op.fixed.Hold(op.w)
+	}
 	if len(op.due) > 0 {
 		key := op.due[0]
 		if failed {
@@ -254,11 +267,23 @@ func (op *windowOp[K, V]) Fired(failed bool) error {
 
 func (op *windowOp[K, V]) Save(dst []int64) []int64 { return append(dst, op.w) }
 
-// Load sets the watermark. What was due when it was saved is still in the store, and is found there.
+// Load sets the watermark. What was due for emission when it was saved is still in the store, and is found there. What was closed
+// without, a restore may have brought back.
 func (op *windowOp[K, V]) Load(v []int64) error {
 	if len(v) != 1 {
 		return fmt.Errorf("%d values, want 1", len(v))
 	}
 	op.w = v[0]
+	if op.onClose || op.w == graph.Unknown || backFromChangelog {
+		return nil
+	}
+	if err := op.expire(); err != nil {
+		return err
+	}
+	op.from = op.fixed.Hold(op.w)
 	return nil
+}
+
+func (op *windowOp[K, V]) expire() error {
+	return op.store.Expire(state.AppendWindowStart(nil, op.fixed.Hold(op.w)))
 }

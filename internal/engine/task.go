@@ -94,7 +94,7 @@ func New(cfg Config) (*Task, error) {
 	}
 	t.stores = make([]state.Store, len(cfg.Sub.Stores))
 	for i := range t.stores {
-		t.stores[i] = &taskStore{t.txn.Store(i, func() int64 { return t.time }), t}
+		t.stores[i] = &taskStore{t.txn.Store(i, func() int64 { return t.time }), t, i}
 	}
 	inst, err := t.build()
 	if err == nil {
@@ -163,7 +163,7 @@ func (t *Task) Queued(source int) (records, bytes int) {
 
 // Pending says whether there is anything to commit that is not frozen: an offset, a change of state, an output or a report.
 func (t *Task) Pending() bool {
-	if len(t.outs) > 0 || t.txn.Len() > 0 {
+	if len(t.outs) > 0 || t.txn.Pending() {
 		return true
 	}
 	for i := range t.reports {
@@ -179,9 +179,13 @@ func (t *Task) Pending() bool {
 	return false
 }
 
-// PendingBytes is about how many bytes that is.
+// clientBytes is about what a client needs for a record that it sends.
+const clientBytes = 160
+
+// PendingBytes is about how many bytes that is, with what it takes to send them.
 func (t *Task) PendingBytes() int {
 	n := t.arena.Held() + t.txn.Bytes() + t.lent + len(t.outs)*int(unsafe.Sizeof(graph.Output{})+unsafe.Sizeof(origin{}))
+	n += (len(t.outs) + t.txn.Len()) * clientBytes
 	if reportEarly && n > 0 {
 		n = max(n, 1<<30) // commit now, whatever is still queued
 	}
@@ -248,6 +252,9 @@ func (t *Task) Committed(positions []*state.Position) error {
 	return nil
 }
 
+// CacheBytes sets how many bytes of what its backend holds the task may keep in memory.
+func (t *Task) CacheBytes(limit int) { t.txn.CacheBytes(limit) }
+
 // Status returns where the task stands.
 func (t *Task) Status() Status {
 	st := Status{Task: t.cfg.ID, Counts: slices.Clone(t.counts), Records: t.records}
@@ -305,11 +312,12 @@ func (r runtime) Count(node int, reason graph.Reason) {
 // taskStore remembers the failure of a store, whatever the code that met it made of the error.
 type taskStore struct {
 	state.Store
-	t *Task
+	t     *Task
+	store int
 }
 
 func (s *taskStore) failed(err error) error {
-	if err != nil && s.t.storeErr == nil {
+	if err != nil && s.t.storeErr == nil && !errors.Is(err, state.ErrExpired) { // which is the record's fault
 		s.t.storeErr = fmt.Errorf("engine: task %s: %w", s.t.cfg.ID, err)
 	}
 	return err
@@ -322,6 +330,7 @@ func (s *taskStore) Get(key []byte) ([]byte, bool, error) {
 
 func (s *taskStore) Put(key, value []byte) error { return s.failed(s.Store.Put(key, value)) }
 func (s *taskStore) Delete(key []byte) error     { return s.failed(s.Store.Delete(key)) }
+func (s *taskStore) Expire(floor []byte) error   { return s.failed(s.t.txn.Expire(s.store, floor)) }
 
 func (s *taskStore) Scan(from, to []byte) iter.Seq2[state.Entry, error] {
 	return func(yield func(state.Entry, error) bool) {

@@ -179,6 +179,13 @@ type Clock interface {
 	Load([]int64) error
 }
 
+// Expirer is what a window store that a Runtime lends is, too. Expire deletes every key below floor, for good, without a word to the
+// changelog: an operator that closes windows does it again when the watermark tells it to after a restore.
+type Expirer interface {
+	state.Store
+	Expire(floor []byte) error
+}
+
 // Runtime is what one task lends to the closures made for it. The engine implements it. Everything in it belongs to the
 // goroutine that steps the task.
 type Runtime interface {

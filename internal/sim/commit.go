@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/headrace/headrace/changelog"
@@ -75,6 +76,9 @@ func (w *world) freeze(t *task, p *writing) (f flying, ended bool, err error) {
 	t.rec.events = nil
 	t.run.Freeze()
 	f.cut = t.run.Cut()
+	for i := range t.part.Stores {
+		f.floors = append(f.floors, string(t.txn.Floor(i)))
+	}
 	for m := range t.run.Mutations() {
 		m = cloneMutation(m)
 		f.mutations = append(f.mutations, m)
@@ -179,6 +183,10 @@ func (w *world) commit(txn *transaction, f flying) error {
 	}
 	t.records += f.status.Records - t.taken
 	t.taken = f.status.Records
+	for i, floor := range f.floors {
+		t.floors[i] = floor
+		maps.DeleteFunc(t.stores[i], func(k, _ string) bool { return k < floor })
+	}
 	for _, m := range f.mutations {
 		if m.Value == nil {
 			delete(t.stores[m.Store], string(m.Key))

@@ -65,6 +65,7 @@ type flying struct {
 	events    []oracle.Event
 	due       []string
 	mutations []state.Mutation
+	floors    []string // of the stores, as of the cut
 	positions []*state.Position
 	status    engine.Status
 }
@@ -87,6 +88,8 @@ type task struct {
 	counts  engine.Counts
 	records int64
 	stores  []map[string]string
+	floors  []string // of the stores: what is below has expired, and a restore may bring it back
+	txn     *state.Txn
 }
 
 // difference is something that is not as it should be.
@@ -171,6 +174,7 @@ func (w *world) layout() error {
 			t := &task{id: engine.TaskID{SubTopology: sub.ID, Partition: i}, part: p}
 			for range sub.Stores {
 				t.stores = append(t.stores, map[string]string{})
+				t.floors = append(t.floors, "")
 			}
 			w.tasks = append(w.tasks, t)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -134,6 +135,12 @@ func (b *backend) Apply(mutations iter.Seq[state.Mutation], positions []*state.P
 			return fmt.Errorf("pebblestore: apply to task %s: more than %s at a time; commit more often", b.task, bytesText(maxBatch))
 		}
 		prefix := b.stores[m.Store].from
+		if m.Below {
+			if err := batch.DeleteRange(prefix, slices.Concat(prefix, m.Key), nil); err != nil {
+				return fmt.Errorf("pebblestore: apply to task %s: %w", b.task, err)
+			}
+			continue
+		}
 		var op *pebble.DeferredBatchOp
 		if m.Value == nil {
 			op = batch.DeleteDeferred(prefixLen + len(m.Key))

@@ -1,7 +1,6 @@
 package statetest
 
 import (
-	"bytes"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -339,8 +338,8 @@ func scanWriting(t *testing.T, s source, txn *state.Txn, now model, write func()
 	}
 }
 
-// checkMutations: applied to what is committed, the mutations give what the transaction shows, or showed when it was frozen; they are in
-// order, and counted if nothing is frozen.
+// checkMutations: applied to what is committed, the mutations give what the transaction shows, or showed when it was frozen; they come
+// store by store, each key once, and are counted if nothing is frozen.
 func checkMutations(t *testing.T, txn *state.Txn, committed, now, ice model) {
 	t.Helper()
 	if ice != nil {
@@ -348,12 +347,19 @@ func checkMutations(t *testing.T, txn *state.Txn, committed, now, ice model) {
 	}
 	got := committed.clone()
 	n, size := 0, 0
-	var last *state.Mutation
+	last, seen := 0, make(map[string]bool)
 	for mu := range txn.Mutations() {
-		if last != nil && (mu.Store < last.Store || mu.Store == last.Store && bytes.Compare(mu.Key, last.Key) <= 0) {
-			t.Fatalf("mutation of store %d, key %q after store %d, key %q", mu.Store, mu.Key, last.Store, last.Key)
+		if mu.Store < last {
+			t.Fatalf("mutation of store %d after one of store %d", mu.Store, last)
 		}
-		last = &mu
+		if mu.Store > last {
+			last = mu.Store
+			clear(seen)
+		}
+		if seen[string(mu.Key)] {
+			t.Fatalf("two mutations of store %d, key %q", mu.Store, mu.Key)
+		}
+		seen[string(mu.Key)] = true
 		n++
 		size += len(mu.Key) + len(mu.Value)
 		got.apply(mu)

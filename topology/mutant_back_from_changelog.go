@@ -1,0 +1,5 @@
+//go:build mutant_back_from_changelog
+
+package topology
+
+const backFromChangelog = true
