@@ -112,8 +112,10 @@ type writer struct {
 	promises []func(*kgo.Record, error)
 	next     int32  // the partition for keys that are null
 	keys     []byte // built for changelog records
-	apart    *isolation
-	group    int // how many suspects may share a batch
+	// partitions is how many the topic of each sink has, of the task whose outputs are written.
+	partitions []int32
+	apart      *isolation
+	group      int // how many suspects may share a batch
 	// reportsLast: watermark reports are written after the commit, since what is written before is not taken back if it fails.
 	reportsLast bool
 }
@@ -164,32 +166,29 @@ func (w *writer) send(ctx context.Context, c committer, b *batch) error {
 	return nil
 }
 
-// write makes records of everything that a task's cut holds: changes of state, outputs, and behind them the watermark reports.
-func (w *writer) write(b *batch, t *task, now time.Time) error {
-	cut := t.run.Cut()
-	bt := batchTask{task: t, run: t.run, status: t.run.Status(), positions: make([]*state.Position, len(t.sub.sub.Stores)), latest: make([]int64, len(t.sub.sub.Stores))}
-	if err := w.mutations(b, &bt, &cut, now); err != nil {
+// write makes records of everything that a task's cut holds: changes of state, outputs, and behind them the watermark reports. The task
+// is frozen, and may be stepped meanwhile.
+func (w *writer) write(b *batch, bt *batchTask, now time.Time) error {
+	t, cut := bt.task, bt.run.Cut()
+	bt.positions, bt.latest = make([]*state.Position, len(t.sub.sub.Stores)), make([]int64, len(t.sub.sub.Stores))
+	if err := w.mutations(b, bt, &cut, now); err != nil {
 		return err
 	}
 	cut.Outputs = handOver(t, cut.Outputs)
 	bt.firstOutput, bt.outputs = w.used, len(cut.Outputs)
-	if err := w.outputs(b, t, cut.Outputs, now); err != nil {
+	if err := w.outputs(b, bt, cut.Outputs, now); err != nil {
 		return err
 	}
-	w.laterReports(&bt, &cut)
+	w.laterReports(bt, &cut)
 	w.reports(b, t, cut.Reports, now)
-	if err := w.offsets(b, &bt, &cut, now); err != nil {
-		return err
-	}
-	b.tasks = append(b.tasks, bt)
-	return nil
+	return w.offsets(b, bt, &cut, now)
 }
 
 func (w *writer) mutations(b *batch, bt *batchTask, cut *engine.Cut, now time.Time) error {
 	t := bt.task
 	deleted := streamTime(cut, now)
 	promises := make([]func(*kgo.Record, error), len(t.sub.sub.Stores))
-	for m := range t.run.Mutations() {
+	for m := range bt.run.Mutations() {
 		topic := t.sub.changelogs[m.Store]
 		if topic == "" {
 			continue // the source topic has it already
@@ -227,14 +226,19 @@ func streamTime(cut *engine.Cut, now time.Time) int64 {
 	return t
 }
 
-func (w *writer) outputs(b *batch, t *task, outs []graph.Output, now time.Time) error {
+func (w *writer) outputs(b *batch, bt *batchTask, outs []graph.Output, now time.Time) error {
+	t := bt.task
 	w.next++ // so that null keys spread, a transaction's to one partition
 	promise := b.produced
+	w.partitions = w.partitions[:0] // by sink: no look-up for each record
+	for _, topic := range t.sub.sinks {
+		w.partitions = append(w.partitions, w.layout.topics[topic].partitions)
+	}
 	for i := range outs {
 		o := &outs[i]
 		r := w.record()
 		r.Topic = t.sub.sinks[o.Sink]
-		partitions := w.layout.topics[r.Topic].partitions
+		partitions := w.partitions[o.Sink]
 		switch {
 		case o.Partition >= partitions:
 			return fatal("task %s: sink %s asks for partition %d of %s, which has %d: %w", t.id, t.sub.sub.Sinks[o.Sink].Node, o.Partition, r.Topic, partitions, errPartition)
@@ -255,7 +259,7 @@ func (w *writer) outputs(b *batch, t *task, outs []graph.Output, now time.Time) 
 				r.Headers[j] = kgo.RecordHeader{Key: h.Key, Value: h.Value}
 			}
 		}
-		suspect := len(t.outputs.suspects) > 0 && t.outputs.suspects[t.run.OutputID(i)]
+		suspect := len(t.outputs.suspects) > 0 && t.outputs.suspects[bt.run.OutputID(i)]
 		w.between(b, r, suspect)
 		w.promise(b, promise)
 	}

@@ -79,9 +79,14 @@ type Config struct {
 	// MaxQueuedBytes bounds the records that a worker has fetched and not yet processed. Default 32 MiB. It is exceeded by at most
 	// one fetch.
 	MaxQueuedBytes int
-	// MaxPendingBytes is the size at which a worker commits early: outputs and changes of state that wait for the commit. Default
-	// 16 MiB.
+	// MaxPendingBytes bounds what a worker has done and not begun to commit: outputs and changes of state, with what the client needs to
+	// send them. At a quarter of it a commit begins early, if none is under way; at all of it the worker waits. What is being committed
+	// comes on top, and is no more than this either. Default 24 MiB.
 	MaxPendingBytes int
+	// CacheBytes is how much a worker keeps in memory, of all stores of its tasks together, of what it has read from them and committed
+	// to them, for each look into a store on disk costs microseconds. Stores in memory need none. Default 32 MiB; negative is no cache.
+	// Kafka Streams: statestore.cache.max.bytes, 10 MB, which also merges updates; this one never does.
+	CacheBytes int
 
 	// TopicTimeout is how long Run waits for a broker to answer, and for input and output topics that do not exist. Default 10 s. Give
 	// more where brokers or topics are made at the same time as the app.
@@ -219,7 +224,8 @@ func (c Config) checkPlan(plan *graph.Plan, fingerprint uint64) (*settings, erro
 	setDefault(&c.TaskTimeout, 5*time.Minute)
 	setDefault(&c.TxnGap, 5*time.Millisecond)
 	setDefault(&c.MaxQueuedBytes, 32<<20)
-	setDefault(&c.MaxPendingBytes, 16<<20)
+	setDefault(&c.MaxPendingBytes, 24<<20)
+	setDefault(&c.CacheBytes, 32<<20)
 	setDefault(&c.TopicTimeout, 10*time.Second)
 	setDefault(&c.ReplicationFactor, -1)
 	c.TxnGap = max(c.TxnGap, 0)

@@ -9,7 +9,7 @@ import (
 // flight is a transaction that is written and ended by a goroutine of its own, while the worker goes on: nothing that the tasks do next
 // depends on the broker. What they do belongs to the next transaction, which begins when this one has landed.
 //
-// The goroutine has the batch, the writer's records and the committer for itself. While it flies the worker does nothing that needs the
+// The goroutine has the batch, the writer, what the tasks have frozen and the committer for itself. While it flies the worker does nothing that needs the
 // session to be at rest: no task comes or goes, no rebalance gets through, no client is taken back to another position.
 type flight struct {
 	b      *batch
@@ -48,11 +48,7 @@ func (w *worker) takeOff(ctx context.Context) error {
 		}
 		t.run.Freeze()
 		t.fresh = false // if this fails it is made anew
-		if err := w.writer.write(b, t, now); err != nil {
-			w.writer.reset(false)
-			w.aborted(produceReason(err), err)
-			return err
-		}
+		b.tasks = append(b.tasks, batchTask{task: t, run: t.run, status: t.run.Status()})
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.app.set.endTimeout())
 	f := &flight{b: b, since: now, cancel: cancel, done: make(chan struct{})}
@@ -68,6 +64,11 @@ func (w *worker) takeOff(ctx context.Context) error {
 
 // fly is what the goroutine does.
 func (w *worker) fly(ctx context.Context, f *flight, after time.Time) {
+	for i := range f.b.tasks {
+		if f.err = w.writer.write(f.b, &f.b.tasks[i], f.b.at); f.err != nil {
+			return
+		}
+	}
 	if f.err = sleep(ctx, w.app.set.TxnGap-time.Since(after)); f.err != nil {
 		return
 	}

@@ -204,12 +204,24 @@ func backoff(failures int) time.Duration {
 	return min(100*time.Millisecond<<min(failures, 10), 5*time.Second)
 }
 
+// shareCache gives each of the tasks that run, and have a store, as much of the cache as the others.
+func (w *worker) shareCache() {
+	stores := 0
+	for _, t := range w.running {
+		stores += min(len(t.sub.sub.Stores), 1)
+	}
+	for _, t := range w.running {
+		t.run.CacheBytes(max(w.app.set.CacheBytes, 0) / max(stores, 1))
+	}
+}
+
 // unroute takes a task out of the work.
 func (w *worker) unroute(t *task) {
 	if t.run != nil {
 		t.run = nil
 		w.busy.task.Store(nil)
 		w.running = slices.DeleteFunc(slices.Clone(w.running), func(o *task) bool { return o == t })
+		w.shareCache()
 	}
 	for _, in := range t.inputs {
 		delete(w.routes, in.topicPartition)
@@ -462,6 +474,7 @@ func (w *worker) launch(t *task, b *built) error {
 	}
 	w.running = append(slices.Clone(w.running), t)
 	slices.SortFunc(w.running, func(x, y *task) int { return compareTasks(x.id, y.id) })
+	w.shareCache()
 	for _, in := range t.inputs {
 		w.routes[in.topicPartition] = in
 	}

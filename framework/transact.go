@@ -17,17 +17,26 @@ func (w *worker) pending() bool {
 	return false
 }
 
-// bytesDue says that the open transaction is large enough.
-func (w *worker) bytesDue() bool {
+// brimful says that no more can be taken in before a commit.
+func (w *worker) brimful() bool { return w.pendingBytes() >= w.maxPending() }
+
+// bytesDue says that the open transaction is large enough. That is less than brimful, so that there is room to work on while it is ended: then
+// one transaction is in the air all the time under load.
+func (w *worker) bytesDue() bool { return w.pendingBytes() >= w.maxPending()/4 }
+
+func (w *worker) pendingBytes() int {
 	bytes := 0
 	for _, t := range w.running {
 		bytes += t.run.PendingBytes()
 	}
-	limit := w.app.set.MaxPendingBytes
+	return bytes
+}
+
+func (w *worker) maxPending() int {
 	if suspicious(slices.Values(w.running)) {
-		limit = min(limit, suspectBytes)
+		return min(w.app.set.MaxPendingBytes, suspectBytes)
 	}
-	return bytes >= limit
+	return w.app.set.MaxPendingBytes
 }
 
 // mayCommit says whether a commit could go well. While a join is under way it would be sent under the old generation, and refused:
@@ -61,7 +70,7 @@ func (w *worker) commitIfDue(ctx context.Context) error {
 		w.pendingSince = now
 	}
 	if w.flight != nil {
-		if !w.bytesDue() {
+		if !w.brimful() {
 			return nil
 		}
 		if err := w.land(ctx); err != nil { // what is pending has to wait for what flies, and is enough

@@ -433,7 +433,7 @@ func (w *worker) fetchErrors(fetches kgo.Fetches) error {
 func (w *worker) step(ctx context.Context) error {
 	start := time.Now()
 	w.idle = true
-	if w.bytesDue() && (w.flight != nil || !w.mayCommit(start)) {
+	if w.brimful() && (w.flight != nil || !w.mayCommit(start)) {
 		return nil // enough is pending, and it cannot be committed now
 	}
 	units := 0
@@ -450,12 +450,20 @@ func (w *worker) step(ctx context.Context) error {
 			units += p.Units
 		}
 		w.idle = !more
-		if !more || now.Sub(start) >= stepSlice || w.session.blocked.Load() || w.bytesDue() {
+		if !more || now.Sub(start) >= stepSlice || w.session.blocked.Load() || w.enough() {
 			break
 		}
 	}
 	w.stuck = w.idle && units == 0 && w.queued() > 0
 	return nil
+}
+
+// enough says that there is something to do about the commit: to begin it, or to take in how it ended.
+func (w *worker) enough() bool {
+	if w.flight != nil {
+		return w.flight.landed() || w.brimful()
+	}
+	return w.bytesDue()
 }
 
 // taskFailed decides on an error of Step: a record that cannot be processed ends the app, a store that fails only its task.
