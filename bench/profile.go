@@ -17,6 +17,7 @@ import (
 var tables = []struct{ file, index, sort, title string }{
 	{"cpu", "cpu", "-flat", "CPU time, by what spends it"},
 	{"cpu", "cpu", "-cum", "CPU time, with all that is called"},
+	{"heap", "inuse_space", "-flat", "bytes in use when most were"},
 	{"allocs", "alloc_space", "-flat", "bytes allocated"},
 	{"allocs", "alloc_objects", "-flat", "objects allocated"},
 	{"block", "delay", "-cum", "time blocked, on channels, locks and conditions"},

@@ -67,6 +67,9 @@ func joined(v, row []byte) []byte {
 	return c
 }
 
+// pebbleBudget is for a container of 256 MiB, as the settings of Go are that each peer runs with.
+const pebbleBudget = 48 << 20
+
 func headrace(ctx context.Context, s *plan.Spec, say *speaker) error {
 	build, ok := topologies[s.Work]
 	if !ok {
@@ -81,7 +84,7 @@ func headrace(ctx context.Context, s *plan.Spec, say *speaker) error {
 	var stores state.Provider = state.Memory()
 	where := "stores in memory"
 	if s.Peer == plan.Pebble {
-		stores, where = pebblestore.In(s.Dir), "stores in Pebble with its defaults"
+		stores, where = pebblestore.New(pebblestore.Config{Dir: s.Dir, MemoryBudget: pebbleBudget}), "stores in Pebble with 48 MiB for its cache and what it has not flushed"
 	}
 	app, err := framework.New(framework.Config{
 		AppID: s.App, Brokers: s.Brokers, Topology: t, State: stores, Workers: s.Params.Workers,
