@@ -38,6 +38,10 @@ func (m model) become(other model) {
 }
 
 func (m model) apply(mu state.Mutation) {
+	if mu.Below {
+		maps.DeleteFunc(m[mu.Store], func(k, _ string) bool { return k < string(mu.Key) })
+		return
+	}
 	if mu.Value == nil {
 		delete(m[mu.Store], string(mu.Key))
 		return
@@ -111,6 +115,14 @@ func (s source) mutation() state.Mutation {
 	return m
 }
 
+// change is a mutation, and now and then one that deletes all keys below another.
+func (s source) change() state.Mutation {
+	if s.IntN(12) > 0 {
+		return s.mutation()
+	}
+	return state.Mutation{Store: s.store(), Key: s.key(), Below: true}
+}
+
 // checkReads compares reads at random places, and whole stores.
 func checkReads(t *testing.T, s source, r state.Reader, m model) {
 	t.Helper()
@@ -159,7 +171,7 @@ func testModelBackend(t *testing.T, open func(*testing.T) state.Provider, o Opti
 			case op < 20:
 				ms := make([]state.Mutation, s.IntN(12))
 				for i := range ms {
-					ms[i] = s.mutation()
+					ms[i] = s.change()
 					m.apply(ms[i])
 				}
 				at := make([]*state.Position, len(positions))

@@ -33,6 +33,7 @@ func Run(t *testing.T, open func(t *testing.T) state.Provider, o Options) {
 		{"ScanEndsEarly", testScanEndsEarly},
 		{"BytesStay", testBytesStay},
 		{"ApplyLastWins", testApplyLastWins},
+		{"ApplyBelow", testApplyBelow},
 		{"ApplyRefuses", testApplyRefuses},
 		{"Positions", testPositions},
 		{"Wipe", testWipe},

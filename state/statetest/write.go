@@ -17,6 +17,21 @@ func testApplyLastWins(t *testing.T, open func(*testing.T) state.Provider, _ Opt
 	wantAbsent(t, b, 0, "b")
 }
 
+// testApplyBelow: what is below a key is deleted at its place among the mutations, in its store alone, and the key is not.
+func testApplyBelow(t *testing.T, open func(*testing.T) state.Provider, _ Options) {
+	b := openTask(t, open(t), specs())
+	apply(t, b, put(0, "a", "1"), put(0, "b", "1"), put(0, "c", "1"), put(1, "a", "1"))
+	apply(t, b, put(0, "aa", "2"), state.Mutation{Store: 0, Key: []byte("b"), Below: true}, put(0, "ab", "2"))
+	wantAll(t, b, 0, pair{"ab", "2"}, pair{"b", "1"}, pair{"c", "1"})
+	wantAll(t, b, 1, pair{"a", "1"})
+	apply(t, b, state.Mutation{Store: 0, Key: []byte{}, Below: true})
+	wantAll(t, b, 0, pair{"ab", "2"}, pair{"b", "1"}, pair{"c", "1"})
+	apply(t, b, state.Mutation{Store: 0, Key: []byte("z"), Below: true})
+	wantAll(t, b, 0)
+	wantAbsent(t, b, 0, "c")
+	wantAll(t, b, 1, pair{"a", "1"})
+}
+
 // testApplyRefuses: an Apply that fails changes nothing.
 func testApplyRefuses(t *testing.T, open func(*testing.T) state.Provider, _ Options) {
 	b := openTask(t, open(t), specs())
