@@ -57,6 +57,12 @@ simulate: ## applications under schedules of faults in virtual time, one for eac
 simulate-runtime: ## whole apps under SCHEDULES=500 of faults in virtual time (RACE=1: 100, with -race); SEED=1 is the first; TRACE=file runs one that failed 50 times
 	RACE=$(RACE) SCHEDULES=$(or $(SCHEDULES),$(if $(RACE),100,500)) scripts/simulate-runtime.sh
 
+.PHONY: nightly
+nightly: ## both simulations at length: 200,000 seeds, 5,000 schedules, and 1,000 with -race; hours
+	$(MAKE) simulate SEEDS=200000
+	$(MAKE) simulate-runtime SCHEDULES=5000
+	$(MAKE) simulate-runtime SCHEDULES=1000 RACE=1
+
 .PHONY: simulate-runtime-mutants
 simulate-runtime-mutants: ## which planted bugs simulate-runtime finds in SCHEDULES=150
 	SCHEDULES=$(or $(SCHEDULES),150) scripts/simulate-runtime.sh mutants
