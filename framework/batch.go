@@ -245,7 +245,7 @@ func (w *writer) outputs(b *batch, bt *batchTask, outs []graph.Output, now time.
 		case o.Partition >= 0:
 			r.Partition = o.Partition
 		case o.PartitionKey != nil:
-			r.Partition = partitionOf(o.PartitionKey, partitions)
+			r.Partition = graph.PartitionOf(o.PartitionKey, partitions)
 		default:
 			r.Partition = int32(uint32(w.next) % uint32(partitions))
 		}

@@ -122,30 +122,10 @@ func (l *log) firstLive() int64 {
 
 func (l *log) trim(below int64) { l.start = max(l.start, below) }
 
-// murmur2 is the hash by which Kafka's clients choose the partition of a key.
-func murmur2(b []byte) uint32 {
-	const m = 0x5bd1e995
-	h := uint32(0x9747b28c) ^ uint32(len(b))
-	for ; len(b) >= 4; b = b[4:] {
-		k := uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24
-		k *= m
-		k ^= k >> 24
-		h = h*m ^ k*m
-	}
-	if len(b) > 0 {
-		for i, c := range b {
-			h ^= uint32(c) << (8 * i)
-		}
-		h *= m
-	}
-	h ^= h >> 13
-	h *= m
-	return h ^ h>>15
-}
-
+// partitionOf puts a null key where the simulation wants it: onto the first.
 func partitionOf(key []byte, n int32) int32 {
 	if key == nil {
 		return 0
 	}
-	return int32(murmur2(key)&0x7fffffff) % n
+	return graph.PartitionOf(key, n)
 }

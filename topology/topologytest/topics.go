@@ -61,7 +61,7 @@ func (l *topicLog) partition(key []byte) int32 {
 		l.next = (l.next + 1) % n
 		return p
 	}
-	return (murmur2(key) & 0x7fffffff) % n
+	return graph.PartitionOf(key, n)
 }
 
 // write commits an output.
@@ -83,29 +83,4 @@ func (p *partitionLog) commit() (wire.Commit, error) {
 		c.Source = wire.SourceClock{MaxTime: graph.Unknown, Watermark: graph.Unknown}
 	}
 	return c, nil
-}
-
-// murmur2 is the hash by which Kafka's clients choose the partition of a key.
-func murmur2(b []byte) int32 {
-	const (
-		seed = 0x9747b28c
-		m    = 0x5bd1e995
-	)
-	h := uint32(seed) ^ uint32(len(b))
-	for ; len(b) >= 4; b = b[4:] {
-		k := uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24
-		k *= m
-		k ^= k >> 24
-		h = h*m ^ k*m
-	}
-	if len(b) > 0 {
-		for i, c := range b {
-			h ^= uint32(c) << (8 * i)
-		}
-		h *= m
-	}
-	h ^= h >> 13
-	h *= m
-	h ^= h >> 15
-	return int32(h)
 }

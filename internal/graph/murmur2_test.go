@@ -1,4 +1,4 @@
-package framework
+package graph
 
 import "testing"
 
@@ -24,16 +24,16 @@ func TestPartitionOfStaysInRange(t *testing.T) {
 	t.Parallel()
 	seen := map[int32]bool{}
 	for _, key := range []string{"", "21", "foobar", "a-little-bit-long-string", "abc", "x", "yy", "zzz", "wwww"} {
-		p := partitionOf([]byte(key), 3)
+		p := PartitionOf([]byte(key), 3)
 		if p < 0 || p > 2 {
-			t.Fatalf("partitionOf(%q, 3) = %d", key, p)
+			t.Fatalf("PartitionOf(%q, 3) = %d", key, p)
 		}
 		seen[p] = true
 	}
 	if len(seen) != 3 {
 		t.Errorf("nine keys went to partitions %v only", seen)
 	}
-	if got := partitionOf([]byte("21"), 7); got != (-973932308&0x7fffffff)%7 {
-		t.Errorf("partitionOf(21, 7) = %d: the sign bit is to be cleared, not the value negated", got)
+	if got := PartitionOf([]byte("21"), 7); got != (-973932308&0x7fffffff)%7 {
+		t.Errorf("PartitionOf(21, 7) = %d: the sign bit is to be cleared, not the value negated", got)
 	}
 }

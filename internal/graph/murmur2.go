@@ -1,4 +1,4 @@
-package framework
+package graph
 
 // murmur2 is Kafka's: the hash by which its own producers spread keys, so that topics of ours and of others can be joined.
 func murmur2(b []byte) uint32 {
@@ -34,7 +34,7 @@ func murmur2(b []byte) uint32 {
 	return h
 }
 
-// partitionOf is the partition of a key: Kafka's default for keys that are not null.
-func partitionOf(key []byte, partitions int32) int32 {
+// PartitionOf is the partition of a key: Kafka's default for keys that are not null.
+func PartitionOf(key []byte, partitions int32) int32 {
 	return int32(murmur2(key)&0x7fffffff) % partitions
 }
