@@ -52,7 +52,7 @@ func Topology(app string) (*topology.Topology, error) {
 	case WindowsApp:
 		windows(b)
 	case TicksApp:
-		ticks(b)
+		Ticking(b, TickEvery, TimersPerTask)
 	default:
 		return nil, fmt.Errorf("eos: there is no application %s", app)
 	}
@@ -83,23 +83,27 @@ func windows(b *topology.Builder) {
 	joined.To(topology.Topic(Windows, serde.String(), ResultSerde))
 }
 
-// ticks counts how often the timers fired, by the wall clock. Nothing moves its input, so that its transactions hold nothing else.
-func ticks(b *topology.Builder) {
+// Ticking counts how often timers fired by the wall clock: so many counters in each task, every so often. Nothing moves its input, so that
+// its transactions hold nothing else.
+func Ticking(b *topology.Builder, every time.Duration, counters int) {
 	in := topology.From(b, topology.Topic(Clock, serde.String(), serde.String()))
-	topology.Process(in, "timers", func() *timers { return &timers{} }, ticksStore).To(topology.Topic(Ticks, serde.String(), serde.Int64()))
+	topology.Process(in, "timers", func() *timers { return &timers{every, counters} }, ticksStore).To(topology.Topic(Ticks, serde.String(), serde.Int64()))
 }
 
 var ticksStore = state.KeyValueOf(TicksStore, serde.String(), serde.Int64())
 
-type timers struct{}
+type timers struct {
+	every    time.Duration
+	counters int
+}
 
-func (timers) Init(t *topology.Task, out topology.Emitter[string, int64]) error {
+func (p *timers) Init(t *topology.Task, out topology.Emitter[string, int64]) error {
 	counts, err := ticksStore.Open(t)
 	if err != nil {
 		return err
 	}
-	return t.EveryWallClock(TickEvery, func(now time.Time) error {
-		for i := range TimersPerTask {
+	return t.EveryWallClock(p.every, func(now time.Time) error {
+		for i := range p.counters {
 			key := fmt.Sprintf("t%d-%d", t.Partition(), i)
 			n, _, err := counts.Get(key)
 			if err := errors.Join(err, counts.Put(key, n+1), out(topology.Record[string, int64]{Key: key, Value: n + 1, Time: now.UnixMilli()})); err != nil {
@@ -110,6 +114,6 @@ func (timers) Init(t *topology.Task, out topology.Emitter[string, int64]) error 
 	})
 }
 
-func (timers) Process(topology.Record[string, string], topology.Emitter[string, int64]) error {
+func (*timers) Process(topology.Record[string, string], topology.Emitter[string, int64]) error {
 	return nil
 }

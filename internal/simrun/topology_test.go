@@ -3,7 +3,6 @@
 package simrun_test
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/headrace/headrace/internal/eos"
 	"github.com/headrace/headrace/internal/simrun"
 	"github.com/headrace/headrace/serde"
-	"github.com/headrace/headrace/state"
 	"github.com/headrace/headrace/topology"
 	"github.com/headrace/headrace/window"
 )
@@ -27,7 +25,7 @@ func topologyOf(t *testing.T, app string) *topology.Topology {
 	case simrun.Fold:
 		fold(b)
 	case simrun.Ticks:
-		ticks(b)
+		eos.Ticking(b, tickEvery, tickTimers)
 	default:
 		top, err := eos.Topology(eos.WindowsApp)
 		if err != nil {
@@ -58,34 +56,3 @@ const (
 	tickEvery  = 400 * time.Millisecond
 	tickTimers = 2
 )
-
-var ticksStore = state.KeyValueOf(eos.TicksStore, serde.String(), serde.Int64())
-
-// ticks counts how often timers fired. Nothing moves its input, so that its transactions hold nothing else.
-func ticks(b *topology.Builder) {
-	in := topology.From(b, topology.Topic(eos.Clock, serde.String(), serde.String()))
-	topology.Process(in, "timers", func() *timers { return &timers{} }, ticksStore).To(topology.Topic(eos.Ticks, serde.String(), serde.Int64()))
-}
-
-type timers struct{}
-
-func (timers) Init(t *topology.Task, out topology.Emitter[string, int64]) error {
-	counts, err := ticksStore.Open(t)
-	if err != nil {
-		return err
-	}
-	return t.EveryWallClock(tickEvery, func(now time.Time) error {
-		for i := range tickTimers {
-			key := fmt.Sprintf("t%d-%d", t.Partition(), i)
-			n, _, err := counts.Get(key)
-			if err := errors.Join(err, counts.Put(key, n+1), out(topology.Record[string, int64]{Key: key, Value: n + 1, Time: now.UnixMilli()})); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-func (timers) Process(topology.Record[string, string], topology.Emitter[string, int64]) error {
-	return nil
-}
