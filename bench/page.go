@@ -22,7 +22,7 @@ func (m *measurement) page1(rows []report.Row) string {
 	for _, w := range m.works {
 		fmt.Fprintf(&b, "- %s: %s.\n", w.Name, w.What)
 	}
-	b.WriteString("\n" + definitions + "\n")
+	fmt.Fprintf(&b, "\n"+definitions+"\n", strings.Join(drive.GoSettings, " and "), m.params.HeapMB)
 	b.WriteString(report.Markdown(rows))
 	m.settings(&b)
 	return b.String()
@@ -39,7 +39,7 @@ const definitions = `How it is measured, the same for every peer, each run in a 
 - A time counts only after all committed outputs have been read and found right, in number and content. Kafka Streams may leave
   out updates of a count that another one in the same transaction supersedes, which its cache does; the last one of each key must be right.
   Where keys repeat as by Zipf's law that is most of them, so there it runs a second time without its cache, and that is what the target is about.
-- Go peers run with GOGC=off and GOMEMLIMIT=220MiB, as in a container of 256 MiB; a Java peer has 2 GiB of heap.
+- Go peers run with %s, as in a container of 256 MiB; a Java peer has %d MiB of heap.
 `
 
 // page2 is the section of how cost grows.

@@ -20,9 +20,9 @@ import (
 	"github.com/headrace/headrace/bench/plan"
 )
 
-// goSettings are what a container of 256 MiB is best told: to collect garbage when it comes near that, and not before. The
+// GoSettings are what a container of 256 MiB is best told: to collect garbage when it comes near that, and not before. The
 // environment of the bench goes before.
-var goSettings = []string{"GOGC=off", "GOMEMLIMIT=220MiB"}
+var GoSettings = []string{"GOGC=off", "GOMEMLIMIT=220MiB"}
 
 // process is a peer's process.
 type process struct {
@@ -53,7 +53,7 @@ func start(java *Java, s plan.Spec, dir string) (*process, error) {
 			return nil, err
 		}
 		cmd = exec.Command(self, "peer", string(spec))
-		cmd.Env = append(slices.Clone(goSettings), os.Environ()...) // what comes last counts
+		cmd.Env = append(slices.Clone(GoSettings), os.Environ()...) // what comes last counts
 	}
 	p := &process{cmd: cmd, log: filepath.Join(dir, fmt.Sprintf("%s-%d.log", s.App, s.Instance)), done: make(chan struct{}), said: make(map[string][]string)}
 	p.told = sync.NewCond(&p.mu)

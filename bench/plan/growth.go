@@ -29,14 +29,6 @@ var Growths = []Growth{
 		Points: []Point{{"in memory", func(*Params) {}}},
 	},
 	{
-		Name: "cache", What: "Kafka Streams without its cache, so that it writes every update, as the other peers do", Work: "count-zipf",
-		Peers: []Peer{Memory, Pebble, Streams}, Metrics: []Metric{Rate, CPU},
-		Points: []Point{
-			{"its cache", func(*Params) {}},
-			{"no cache", func(p *Params) { p.NoCache = true }},
-		},
-	},
-	{
 		Name: "threads", What: "workers of one app, threads of one Kafka Streams", Work: "count",
 		Peers: []Peer{Memory, Pebble, Streams}, Metrics: []Metric{Rate, CPU},
 		Points: []Point{

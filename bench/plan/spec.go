@@ -26,7 +26,7 @@ func (s *Spec) Args() []string {
 	return []string{
 		"peer=" + string(s.Peer), "work=" + s.Work, "app=" + s.App, "brokers=" + s.Brokers[0], "input=" + s.Input, "table=" + s.Table,
 		"output=" + s.Output, "dir=" + s.Dir, "threads=" + strconv.Itoa(s.Params.Workers), "operators=" + strconv.Itoa(s.Params.Operators),
-		"partitions=" + strconv.Itoa(s.Params.Partitions), "nocache=" + strconv.FormatBool(s.Params.NoCache || s.Peer == StreamsNoCache),
+		"partitions=" + strconv.Itoa(s.Params.Partitions), "nocache=" + strconv.FormatBool(s.Peer == StreamsNoCache),
 	}
 }
 

@@ -27,7 +27,7 @@ const (
 func (p Peer) Java() bool { return p == Streams || p == StreamsMemory || p == StreamsNoCache }
 
 // merges says whether the peer may leave updates out that a later one of the same key follows.
-func (r Run) merges(p Peer) bool { return p.Java() && p != StreamsNoCache && !r.NoCache }
+func (p Peer) merges() bool { return p.Java() && p != StreamsNoCache }
 
 // Kind is how a work is run and timed.
 type Kind uint8
@@ -113,7 +113,7 @@ var Works = []Work{
 			if p == Raw {
 				return newIndexes(r)
 			}
-			return newUpdates(r, true, r.merges(p))
+			return newUpdates(r, true, p.merges())
 		},
 	},
 	{
@@ -144,7 +144,7 @@ func counts(r Run, p Peer) Checker {
 	if p == Raw {
 		return newIndexes(r)
 	}
-	return newUpdates(r, false, r.merges(p))
+	return newUpdates(r, false, p.merges())
 }
 
 // Find returns the works with these names, separated by commas; an empty text is all.
@@ -172,12 +172,11 @@ type Params struct {
 	Records    int
 	Keys       int
 	Partitions int
-	Workers    int  // workers of an app, threads of Kafka Streams
-	Operators  int  // of map: how many maps follow one another
-	Instances  int  // processes of the peer that share the work
-	HeapMB     int  // of a Java peer
-	NoCache    bool // of Kafka Streams: it writes every update then, as the other peers do
-	Rate       int  // records per second, for latency
+	Workers    int // workers of an app, threads of Kafka Streams
+	Operators  int // of map: how many maps follow one another
+	Instances  int // processes of the peer that share the work
+	HeapMB     int // of a Java peer
+	Rate       int // records per second, for latency
 }
 
 // Default are the sizes at which the targets hold.
