@@ -9,8 +9,8 @@ import (
 // flight is a transaction that is written and ended by a goroutine of its own, while the worker goes on: nothing that the tasks do next
 // depends on the broker. What they do belongs to the next transaction, which begins when this one has landed.
 //
-// The goroutine has the batch, the writer, what the tasks have frozen and the committer for itself. While it flies the worker does nothing that needs the
-// session to be at rest: no task comes or goes, no rebalance gets through, no client is taken back to another position.
+// The goroutine has the batch, the writer, what the tasks have frozen and the committer for itself. While it flies the worker does nothing
+// that needs the session to be at rest: no task comes or goes, no rebalance gets through, no client is taken back to another position.
 type flight struct {
 	b      *batch
 	since  time.Time

@@ -29,16 +29,22 @@ func (b *behind) Apply(ms iter.Seq[state.Mutation], at []*state.Position) error 
 	return b.Backend.Apply(ms, at)
 }
 
+func openMemory(t *testing.T) state.Backend {
+	t.Helper()
+	b, err := state.Memory().Open("0_0", twoStores)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
 // eachBackend runs a test on a backend whose cells the transaction shares, and on one that it has a cache in front of.
 func eachBackend(t *testing.T, test func(t *testing.T, b state.Backend, txn *state.Txn)) {
 	for _, name := range []string{"shared", "cached"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, err := state.Memory().Open("0_0", twoStores)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = b.Close() })
+			b := openMemory(t)
 			if name == "cached" {
 				b = &behind{Backend: b}
 			}
@@ -185,12 +191,7 @@ func TestSnapshotOverExpire(t *testing.T) {
 // TestTxnCache: a key is read from the backend once, whether it is there or not, and what was committed needs no reading.
 func TestTxnCache(t *testing.T) {
 	t.Parallel()
-	m, err := state.Memory().Open("0_0", twoStores)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
-	b := &behind{Backend: m}
+	b := &behind{Backend: openMemory(t)}
 	want := func(txn *state.Txn, key, value string, reads int) {
 		t.Helper()
 		b.reads = 0
@@ -228,8 +229,9 @@ func TestTxnCache(t *testing.T) {
 	}
 	txn.Freeze()
 	mustPut(t, txn, 0, "a", "3")
-	b.fail = errors.New("disk full")
-	if err := txn.Commit(make([]*state.Position, 2)); !errors.Is(err, b.fail) && err == nil {
+	full := errors.New("disk full")
+	b.fail = full
+	if err := txn.Commit(make([]*state.Position, 2)); !errors.Is(err, full) {
 		t.Errorf("Commit: %v, want the backend's error", err)
 	}
 	want(txn, "a", "3", 0)
@@ -245,12 +247,7 @@ func TestTxnCache(t *testing.T) {
 // TestTxnCacheIsBounded: however many keys are read and written, few stay, and all are right.
 func TestTxnCacheIsBounded(t *testing.T) {
 	t.Parallel()
-	m, err := state.Memory().Open("0_0", twoStores)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
-	b := &behind{Backend: m}
+	b := &behind{Backend: openMemory(t)}
 	txn := state.NewTxn(b, twoStores)
 	txn.CacheBytes(10_000)
 	key := func(i int) string { return fmt.Sprintf("key %d", i) }

@@ -50,7 +50,8 @@ type undo struct {
 const floorRaised = -1
 
 // NewTxn returns an empty overlay over b, which was opened with specs. From then on b is changed through it alone. A backend has one
-// Txn at a time: what an older one still held is gone, and everything that is asked of it fails.
+// Txn at a time: an older one must not be used any more, and of a backend in memory what it still held is gone, and its reads and commits
+// fail.
 func NewTxn(b Backend, specs []Spec) *Txn {
 	t := &Txn{backend: b, specs: specs, cells: make([]*cells, len(specs)), applied: make([][]byte, len(specs)), cache: cache{limit: defaultCache}}
 	for i := range t.overlays {
@@ -287,7 +288,8 @@ func (t *Txn) Mutations() iter.Seq[Mutation] {
 	}
 }
 
-// sorted are the mutations, and what has expired, store by store in the order of the keys, which spares a backend on disk much of its search for their places.
+// sorted are the mutations, and what has expired, store by store in the order of the keys, which spares a backend on disk much of its
+// search for their places.
 func (t *Txn) sorted() iter.Seq[Mutation] {
 	return func(yield func(Mutation) bool) {
 		for s := range t.specs {
