@@ -305,6 +305,13 @@ func (r runtime) Record() *graph.Raw       { return r.t.record }
 func (r runtime) SetTime(ms int64)         { r.t.time = ms }
 func (r runtime) Now() int64               { return r.t.now }
 
+func (r runtime) SourceWatermark() int64 {
+	if r.t.record == nil {
+		return graph.Unknown
+	}
+	return r.t.sources[r.t.from.source].w
+}
+
 func (r runtime) Count(node int, reason graph.Reason) {
 	r.t.counted = append(r.t.counted, counted{node, reason})
 }

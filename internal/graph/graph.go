@@ -204,6 +204,9 @@ type Runtime interface {
 	At() *int
 	// Record is the source record in process: what a sideline writes. It is nil outside of Entry.Record.
 	Record() *Raw
+	// SourceWatermark is the watermark of the input partition that the source record in process is from, before the record: a
+	// function of that partition's log alone. Unknown outside of Entry.Record.
+	SourceWatermark() int64
 	// SetTime sets what Store.Time returns.
 	SetTime(ms int64)
 	// Count adds one to a node's counter of dropped or sidelined records.
