@@ -21,13 +21,19 @@ const maxStateAge = 6 * 24 * time.Hour
 const (
 	usualTombstones = 24 * time.Hour
 	maxTombstones   = 1000 * usualTombstones
+	// allTombstones is for a topic that is not compacted: it loses its records from the start on only, which a position tells by itself.
+	allTombstones = time.Duration(-1)
 )
 
-// tableAge is how old the position of a table's store may be, by the topic's own setting and with the same part of it to spare.
+// tableAge is how old the position of a table's store may be, by the topic's own setting and with the same part of it to spare. Of one that
+// is not compacted it is any age: nothing is missing behind the position, and reading it anew would lose the rows that retention has deleted.
 func (a *App) tableAge(topic string) time.Duration {
 	kept := usualTombstones
 	if set, ok := a.tombstones.Load(topic); ok {
 		kept = set.(time.Duration)
+	}
+	if kept == allTombstones {
+		return 0
 	}
 	return max(kept/7*6, time.Millisecond) // 0 would be any age
 }

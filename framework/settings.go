@@ -75,6 +75,9 @@ func (a *App) readSettings(ctx context.Context, lay *layout, outputs []string) {
 		if n, err := strconv.ParseInt(set[deleteRetention], 10, 64); err == nil && slices.Contains(tables, d.Name) {
 			a.tombstones.Store(d.Name, time.Duration(min(n, maxTombstones.Milliseconds()))*time.Millisecond)
 		}
+		if slices.Contains(tables, d.Name) && set[cleanupPolicy] != "" && !strings.Contains(set[cleanupPolicy], "compact") {
+			a.tombstones.Store(d.Name, allTombstones)
+		}
 		if slices.Contains(outputs, d.Name) {
 			a.warnOfTimes(d.Name, set)
 		}

@@ -108,13 +108,18 @@ func (w *world) write(n int) {
 
 func (w *world) createTopics(partitions int32, names ...string) {
 	w.t.Helper()
+	w.configureTopics(partitions, nil, names...)
+}
+
+func (w *world) configureTopics(partitions int32, configs map[string]*string, names ...string) {
+	w.t.Helper()
 	cl, err := kgo.NewClient(append(w.c.Options(), kgo.SeedBrokers(w.c.ListenAddrs()...), kgo.DisableClientMetrics())...)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	defer cl.Close()
 	for _, name := range names {
-		if _, err := kadm.NewClient(cl).CreateTopic(context.Background(), partitions, 1, nil, name); err != nil {
+		if _, err := kadm.NewClient(cl).CreateTopic(context.Background(), partitions, 1, configs, name); err != nil {
 			w.t.Fatal(err)
 		}
 	}
