@@ -11,6 +11,7 @@ import (
 	"github.com/headrace/headrace/framework"
 	"github.com/headrace/headrace/serde"
 	"github.com/headrace/headrace/state"
+	"github.com/headrace/headrace/state/pebblestore"
 	"github.com/headrace/headrace/topology"
 )
 
@@ -41,6 +42,27 @@ func TestNewReturnsAllMistakesAtOnce(t *testing.T) {
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not name %s:\n%v", want, err)
+		}
+	}
+}
+
+type provider struct{ state.Provider }
+
+// TestNewRefusesWhatIsNilInside: what would panic later, in the middle of a rebalance, is said at once.
+func TestNewRefusesWhatIsNilInside(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		cfg  framework.Config
+		want string
+	}{
+		{framework.Config{Topology: counting(t), State: (*provider)(nil)}, "Config.State is a nil *framework_test.provider"},
+		{framework.Config{Topology: counting(t), State: (*pebblestore.Provider)(nil)}, "Config.State is a nil *pebblestore.Provider"},
+		{framework.Config{Topology: new(topology.Topology), State: state.Memory()}, "Config.Topology is nil"},
+		{framework.Config{Topology: counting(t), State: state.Memory(), Kafka: []kgo.Opt{kgo.DialTimeout(1), nil}}, "Config.Kafka: option 2 of 2 is nil"},
+	} {
+		c.cfg.AppID, c.cfg.Brokers = "app", []string{"localhost:9092"}
+		if _, err := framework.New(c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("got %v, want %s", err, c.want)
 		}
 	}
 }

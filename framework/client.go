@@ -44,6 +44,11 @@ func checkClientOptions(opts []kgo.Opt) error {
 	if len(opts) == 0 {
 		return nil
 	}
+	for i, o := range opts {
+		if o == nil || nilInside(o) {
+			return fmt.Errorf("framework: Config.Kafka: option %d of %d is nil", i+1, len(opts))
+		}
+	}
 	plain, err := kgo.NewClient()
 	if err != nil {
 		return fmt.Errorf("framework: make a client: %w", err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -145,10 +146,20 @@ var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]+$`)
 func (c Config) check() (*settings, error) {
 	var plan *graph.Plan
 	var fingerprint uint64
-	if c.Topology != nil {
+	if c.Topology != nil && c.Topology.Plan() != nil { // the zero Topology has none
 		plan, fingerprint = c.Topology.Plan().WithPolicy(c.OnRecordError.Compiled()), c.Topology.Fingerprint()
 	}
 	return c.checkPlan(plan, fingerprint)
+}
+
+// nilInside says whether v is an interface around a nil pointer, map or function.
+func nilInside(v any) bool {
+	switch r := reflect.ValueOf(v); r.Kind() {
+	case reflect.Pointer, reflect.Map, reflect.Func:
+		return r.IsNil()
+	default:
+		return false
+	}
 }
 
 func (c Config) checkPlan(plan *graph.Plan, fingerprint uint64) (*settings, error) {
@@ -179,7 +190,9 @@ func (c Config) checkPlan(plan *graph.Plan, fingerprint uint64) (*settings, erro
 		if err := checkPlan(plan, namesOf(c.AppID)); err != nil {
 			errs = append(errs, err)
 		}
-		if stores := storeNames(plan); len(stores) > 0 && c.State == nil {
+		if nilInside(c.State) {
+			mistake("State is a nil %T: give one that was made, or state.Memory()", c.State)
+		} else if stores := storeNames(plan); len(stores) > 0 && c.State == nil {
 			mistake("State is nil but the topology has stores %v: give state.Memory(), or a provider that keeps state on disk", stores)
 		}
 	}

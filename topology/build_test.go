@@ -99,7 +99,15 @@ func mistakes(b *topology.Builder) {
 	topology.Process[echo, string, string, string, string](st, "y5", nil)                                                // MISTAKE Process "y5": the function is nil
 	topology.Process(st, "y6", func() echo { return echo{} }, state.KeyValueOf("y7", str, str), nil)                     // MISTAKE Process "y6": store 2 of 2 is nil
 	topology.From(b, topology.Topic("y8", str, str).EventTime(nil))                                                      // MISTAKE topic "y8": EventTime: the function given at .*build_test.go:\d+ is nil
-	topology.From(b, topology.Topic("y9", str, str).EventTime(nil).EventTime(topology.Record[string, string].Timestamp)) // the last one counts
+	topology.From(b, topology.Topic("y9", str, str).EventTime(nil).EventTime(topology.Record[string, string].Timestamp)) // the last one counts // MISTAKE nothing is done with the stream of topic y9; add an operator or To behind From
+
+	// What is zero or nil inside.
+	st.Merge(topology.Stream[string, string]{})                                                  // MISTAKE Merge: the other stream is the zero value
+	topology.JoinTable(st, topology.Table[string, string]{}, join)                               // MISTAKE JoinTable: the table is the zero value
+	st.To(topology.Topic[string, string]("z1", str, (*pointedSerde)(nil)))                       // MISTAKE topic "z1": no serde
+	topology.Process(st, "z2", func() echo { return echo{} }, (*pointedStore)(nil))              // MISTAKE Process "z2": store 1 of 1 is nil
+	topology.From(b, topology.Topic("z3", str, str))                                             // MISTAKE nothing is done with the stream of topic z3
+	topology.Repartition(topology.From(b, topology.Topic("z4", str, str)), "fine4", 0, str, str) // something is
 
 	// Loops.
 	st.To(s)                                                                                                  // MISTAKE topic s is written here, and read at .*build_test.go:\d+: .*use another topic
@@ -123,6 +131,55 @@ func mistakes(b *topology.Builder) {
 }
 
 var longName = strings.Repeat("n", 201)
+
+type pointedSerde struct{ serde.Serde[string] }
+
+type pointedStore struct{}
+
+func (s *pointedStore) Spec() state.Spec { return state.Spec{Name: fmt.Sprint(*s)} }
+
+// TestZeroValues: no Builder knows of a stream that no operator has returned, so no Build can report what is done with it. The place is
+// told all the same.
+func TestZeroValues(tt *testing.T) {
+	tt.Parallel()
+	var st topology.Stream[string, string]
+	for name, call := range map[string]func(){
+		"From":       func() { topology.From[string, string](nil, s) },
+		"TableFrom":  func() { topology.TableFrom[string, string](nil, "t", t) },
+		"Build":      func() { _, _ = (*topology.Builder)(nil).Build() },
+		"Filter":     func() { st.Filter(func(_, _ string) bool { return true }) },
+		"Peek":       func() { st.Peek(func(_, _ string) {}) },
+		"Map":        func() { topology.Map(st, func(k, v string) (string, string) { return k, v }) },
+		"MapValues":  func() { topology.MapValues(st, func(v string) string { return v }) },
+		"Merge":      func() { st.Merge(st) },
+		"To":         func() { st.To(outStrings) },
+		"GroupByKey": func() { st.GroupByKey() },
+		"GroupBy":    func() { topology.GroupBy(st, "g", func(k, _ string) string { return k }, str, str) },
+		"Repart":     func() { topology.Repartition(st, "g", 0, str, str) },
+		"Process":    func() { topology.Process(st, "p", func() echo { return echo{} }) },
+		"OnError":    func() { st.OnError(topology.Skip()) },
+		"Join": func() {
+			topology.JoinTable(st, topology.Table[string, string]{}, func(a, _ string) string { return a })
+		},
+		"Stream":   func() { topology.Table[string, string]{}.Stream() },
+		"Table.To": func() { topology.Table[string, string]{}.To(outStrings) },
+		"Count":    func() { topology.Count(topology.Grouped[string, string]{}, "c") },
+		"Windowed": func() {
+			topology.Count(topology.Windowed(topology.Grouped[string, string]{}, window.Tumbling(time.Minute), window.Drop()), "c")
+		},
+		"Grouped": func() { topology.Grouped[string, string]{}.Stream() },
+	} {
+		func() {
+			defer func() {
+				said := fmt.Sprint(recover())
+				if !regexp.MustCompile(`build_test\.go:\d+: topology: the zero value is no stream, .*start with NewBuilder and From`).MatchString(said) {
+					tt.Errorf("%s of a zero value: %s", name, said)
+				}
+			}()
+			call()
+		}()
+	}
+}
 
 // Build reports all mistakes at once, each with the line that made it.
 func TestBuildFindsAllMistakes(tt *testing.T) {

@@ -63,6 +63,7 @@ func (m *meta) label() string {
 
 type sourceDef struct {
 	m     *meta
+	at    string // where it was added
 	src   graph.Source
 	store *storeDef // of a table
 	local int       // index in SubTopology.Sources
@@ -111,20 +112,22 @@ func here() string {
 }
 
 func (b *Builder) fail(format string, args ...any) {
+	b.must()
 	b.errs = append(b.errs, fmt.Errorf("%s: "+format, append([]any{here()}, args...)...))
 }
 
 // need reports a callback that is nil.
 func (b *Builder) need(what string, isNil bool) {
-	if isNil {
+	if b.must(); isNil {
 		b.fail("%s: the function is nil; give one", what)
 	}
 }
 
 // serdes reports one that is missing, or has a mistake of its own to tell: one that is made of a schema has its Err.
 func (b *Builder) serdes(of, missing string, all ...any) {
+	b.must()
 	for _, s := range all {
-		if s == nil {
+		if isNil(s) {
 			b.fail("%s: %s", of, missing)
 			return
 		}
@@ -216,7 +219,7 @@ func (b *Builder) source(m *meta, src graph.Source) *sourceDef {
 	b.topics[key] = here()
 	m.topic = src.Topic
 	src.Node = m.name
-	def := &sourceDef{m: m, src: src}
+	def := &sourceDef{m: m, at: here(), src: src}
 	b.sources = append(b.sources, def)
 	return def
 }
@@ -243,6 +246,7 @@ func (b *Builder) store(m *meta, spec state.Spec) *storeDef {
 // Build checks the topology and compiles it. It reports all mistakes at once, each with the place in the caller's code. It can be
 // called once, after the last operator was added.
 func (b *Builder) Build() (*Topology, error) {
+	b.must()
 	if b.built != "" {
 		return nil, fmt.Errorf("topology: Build was called at %s already; a Builder builds one topology", b.built)
 	}
@@ -251,6 +255,7 @@ func (b *Builder) Build() (*Topology, error) {
 		b.errs = append(b.errs, errors.New("the topology has no source; start with From or TableFrom"))
 	}
 	b.loops()
+	b.ends()
 	if len(b.errs) > 0 {
 		return nil, fmt.Errorf("topology: %w", errors.Join(b.errs...))
 	}
@@ -274,6 +279,17 @@ func (b *Builder) loops() {
 	for _, m := range b.nodes {
 		if read, ok := b.topics[m.onError.Topic]; ok && m.onError.Action == graph.DeadLetter {
 			b.errs = append(b.errs, fmt.Errorf("%s: dead letters go to topic %s, which is read at %s: they would come in again, and fail again; use another topic", m.erredAt, m.onError.Topic, read))
+		}
+	}
+}
+
+// ends finds the streams with which nothing is done: the app would read and commit the topic, and make nothing of it. A table may be
+// wanted for its store.
+func (b *Builder) ends() {
+	for _, s := range b.sources {
+		said := func(err error) bool { return strings.HasPrefix(err.Error(), s.at+": ") }
+		if s.store == nil && !s.src.Repartition && len(s.m.down) == 0 && !slices.ContainsFunc(b.errs, said) {
+			b.errs = append(b.errs, fmt.Errorf("%s: nothing is done with the stream of topic %s; add an operator or To behind From, or leave it out", s.at, s.src.Topic))
 		}
 	}
 }

@@ -35,7 +35,7 @@ type fold[K, V any] struct {
 
 // GroupByKey groups the stream by the key that it has. It is a build error behind an operator that may have changed the key.
 func (s Stream[K, V]) GroupByKey() Grouped[K, V] {
-	b := s.n.b
+	b := builder(s.n)
 	if s.n.key == nil {
 		b.fail("GroupByKey: the key may have been changed by %s, so records of one key may be on several partitions; use GroupBy or Repartition, which name a repartition topic", s.n.changed)
 	}
@@ -95,7 +95,7 @@ func keyed[K, V any](in *instance, m *meta, key serde.Serde[K]) func(Record[K, V
 // meet on one partition. Event time, headers and the watermark go with them, but the watermark comes behind the records of a whole
 // commit: see Windowed for what that means for late records. Kafka Streams: KStream.groupBy.
 func GroupBy[K, V, K2 any](s Stream[K, V], name string, f func(K, V) K2, key serde.Serde[K2], value serde.Serde[V]) Grouped[K2, V] {
-	s.n.b.need(fmt.Sprintf("GroupBy %q", name), f == nil)
+	builder(s.n).need(fmt.Sprintf("GroupBy %q", name), f == nil)
 	m := s.n.b.node(graph.ProcessorNode, "KSTREAM-KEY-SELECT-", s.n.m)
 	n := &node[K2, V]{b: s.n.b, m: m, key: key, oneToOne: s.n.oneToOne}
 	callback(s.n, n, func(_ *instance, push func(Record[K2, V]) error) func(Record[K, V]) error {
@@ -108,8 +108,8 @@ func GroupBy[K, V, K2 any](s Stream[K, V], name string, f func(K, V) K2, key ser
 
 // Stream returns the grouped records as a stream by their new key. A windowed group has none: aggregate it first.
 func (g Grouped[K, V]) Stream() Stream[K, V] {
-	if g.n == nil {
-		g.b.fail("Stream: a windowed group is no stream; aggregate it and take the table's stream")
+	if b := g.b.must(); g.n == nil {
+		b.fail("Stream: a windowed group is no stream; aggregate it and take the table's stream")
 		return Stream[K, V]{&node[K, V]{b: g.b, m: g.m, key: g.key}}
 	}
 	return Stream[K, V]{g.n}
@@ -119,8 +119,8 @@ func (g Grouped[K, V]) Stream() Stream[K, V] {
 // record with a null key is dropped and counted. partitions is the number of partitions, 0 to follow the topics that it is used
 // with. Event time, headers and the watermark go as with GroupBy. Kafka Streams: KStream.repartition.
 func Repartition[K, V any](s Stream[K, V], name string, partitions int, key serde.Serde[K], value serde.Serde[V]) Stream[K, V] {
-	if partitions < 0 {
-		s.n.b.fail("Repartition %q: %d partitions; give a positive number, or 0 to follow the topics that it is used with", name, partitions)
+	if b := builder(s.n); partitions < 0 {
+		b.fail("Repartition %q: %d partitions; give a positive number, or 0 to follow the topics that it is used with", name, partitions)
 	}
 	return Stream[K, V]{repartition(s.n, name, int32(partitions), key, value)}
 }

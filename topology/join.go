@@ -12,7 +12,7 @@ import (
 // triggers results, and only its watermark counts: the table is what it is when the record is processed. Stream and table must have
 // the same number of partitions. Null keys and null values are dropped and counted. Kafka Streams: KStream.join(KTable).
 func JoinTable[K, V, T, V2 any](s Stream[K, V], t Table[K, T], f func(V, T) V2) Stream[K, V2] {
-	s.n.b.need("JoinTable", f == nil)
+	builder(s.n).need("JoinTable", f == nil)
 	return joinTable(s, t, "JoinTable", "KSTREAM-JOIN-", func(in *instance, m *meta) func(V, T, bool) (V2, bool) {
 		rt := in.rt
 		return func(v V, right T, ok bool) (out V2, keep bool) {
@@ -28,7 +28,7 @@ func JoinTable[K, V, T, V2 any](s Stream[K, V], t Table[K, T], f func(V, T) V2) 
 // LeftJoinTable is JoinTable that keeps the records whose key the table does not have: f gets the zero T and false for them.
 // Kafka Streams: KStream.leftJoin(KTable), but that null keys are dropped and counted here, as before everything keyed.
 func LeftJoinTable[K, V, T, V2 any](s Stream[K, V], t Table[K, T], f func(v V, right T, ok bool) V2) Stream[K, V2] {
-	s.n.b.need("LeftJoinTable", f == nil)
+	builder(s.n).need("LeftJoinTable", f == nil)
 	return joinTable(s, t, "LeftJoinTable", "KSTREAM-LEFTJOIN-", func(*instance, *meta) func(V, T, bool) (V2, bool) {
 		return func(v V, right T, ok bool) (V2, bool) { return f(v, right, ok), true }
 	})
@@ -38,8 +38,8 @@ func LeftJoinTable[K, V, T, V2 any](s Stream[K, V], t Table[K, T], f func(v V, r
 func joinTable[K, V, T, V2 any](s Stream[K, V], t Table[K, T], verb, kind string, mk func(*instance, *meta) func(v V, right T, ok bool) (V2, bool)) Stream[K, V2] {
 	b := s.n.b
 	switch {
-	case t.n.b != b:
-		b.fail("%s: the table belongs to another Builder; build one topology with one Builder", verb)
+	case !belongs(b, t.n, verb, "table"):
+		return Stream[K, V2]{&node[K, V2]{b: b, m: s.n.m, key: s.n.key, changed: s.n.changed}}
 	case s.n.key == nil:
 		b.fail("%s: the stream's key may have been changed by %s, so the table's entry may be on another partition; use GroupBy(…).Stream() or Repartition first", verb, s.n.changed)
 	case t.store.spec.Kind != state.KeyValueKind:

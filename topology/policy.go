@@ -66,12 +66,12 @@ func (b *Builder) onError(m *meta, p ErrorPolicy) {
 // FlatMap(s, f).OnError(Skip()). Behind From it is the source, in place of what the topic says; behind GroupByKey and Stream the operator
 // is the one before. It returns the stream.
 func (s Stream[K, V]) OnError(p ErrorPolicy) Stream[K, V] {
-	s.n.b.onError(s.n.m, p)
+	builder(s.n).onError(s.n.m, p)
 	return s
 }
 
 // OnError says what becomes of a record on which the aggregate or table just added fails, as Stream.OnError does.
 func (t Table[K, V]) OnError(p ErrorPolicy) Table[K, V] {
-	t.n.b.onError(t.n.m, p)
+	builder(t.n).onError(t.n.m, p)
 	return t
 }

@@ -34,7 +34,7 @@ type StoreSpec interface{ Spec() state.Spec }
 // every keyed operator, and null keys are dropped and counted; without, any record passes. Null values arrive, if the stream keeps
 // them. Behind it the stream has no key to work by: see GroupBy. Kafka Streams: KStream.process.
 func Process[P Processor[K, V, K2, V2], K, V, K2, V2 any](s Stream[K, V], name string, newP func() P, stores ...StoreSpec) Stream[K2, V2] {
-	b := s.n.b
+	b := builder(s.n)
 	if err := checkName(name); err != nil {
 		b.fail("Process %q: %w", name, err)
 	}
@@ -45,7 +45,7 @@ func Process[P Processor[K, V, K2, V2], K, V, K2, V2 any](s Stream[K, V], name s
 	}
 	m := b.node(graph.ProcessorNode, name, s.n.m)
 	for i, st := range stores {
-		if st == nil {
+		if isNil(st) {
 			b.fail("Process %q: store %d of %d is nil; give a handle, as state.KeyValueOf and state.WindowsOf make them", name, i+1, len(stores))
 			continue
 		}

@@ -14,7 +14,7 @@ import (
 //
 // A topology does not write a topic that it reads: Build refuses such a loop, which Kafka Streams allows.
 func (s Stream[K, V]) To(t TopicOf[K, V]) {
-	t.check(s.n.b)
+	t.check(builder(s.n))
 	m := s.n.b.node(graph.SinkNode, "KSTREAM-SINK-", s.n.m)
 	def := s.n.b.sink(m, graph.Sink{Topic: t.name})
 	s.n.b.onError(m, t.onError)

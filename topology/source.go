@@ -159,6 +159,7 @@ func (e *tableEntry[K, V]) Keep(r *graph.Raw, bad bool) error {
 // Stream returns the table's changes as a stream. A deletion is a null value: Process and To see it, other operators drop and
 // count it. Kafka Streams: KTable.toStream.
 func (t Table[K, V]) Stream() Stream[K, V] {
+	builder(t.n)
 	n := same(t.n, "KTABLE-TOSTREAM-")
 	attach(t.n, n, func(_ *instance, push func(Record[K, V]) error) func(Record[K, V]) error { return push })
 	return Stream[K, V]{n}

@@ -95,7 +95,7 @@ func same[K, V any](n *node[K, V], name string) *node[K, V] {
 
 // Filter keeps the records for which keep is true. A null key arrives as the zero K. Key, time and headers stay.
 func (s Stream[K, V]) Filter(keep func(K, V) bool) Stream[K, V] {
-	s.n.b.need("Filter", keep == nil)
+	builder(s.n).need("Filter", keep == nil)
 	n := same(s.n, "KSTREAM-FILTER-")
 	callback(s.n, n, func(_ *instance, push func(Record[K, V]) error) func(Record[K, V]) error {
 		return func(r Record[K, V]) error {
@@ -111,7 +111,7 @@ func (s Stream[K, V]) Filter(keep func(K, V) bool) Stream[K, V] {
 // Peek calls f with each record and passes it on. What f does outside of the topology is outside of the guarantee: after an
 // abort it happens again.
 func (s Stream[K, V]) Peek(f func(K, V)) Stream[K, V] {
-	s.n.b.need("Peek", f == nil)
+	builder(s.n).need("Peek", f == nil)
 	n := same(s.n, "KSTREAM-PEEK-")
 	callback(s.n, n, func(_ *instance, push func(Record[K, V]) error) func(Record[K, V]) error {
 		return func(r Record[K, V]) error {
@@ -125,9 +125,7 @@ func (s Stream[K, V]) Peek(f func(K, V)) Stream[K, V] {
 // Merge puts two streams into one. The records of one task come in the order in which the task takes them, smallest event time
 // first; the watermark is the smaller of the two.
 func (s Stream[K, V]) Merge(o Stream[K, V]) Stream[K, V] {
-	b := s.n.b
-	if o.n.b != b {
-		b.fail("Merge: the other stream belongs to another Builder; build one topology with one Builder")
+	if !belongs(builder(s.n), o.n, "Merge", "other stream") {
 		return s
 	}
 	n := same(s.n, "KSTREAM-MERGE-")
@@ -177,7 +175,7 @@ func mergeEdge[K, V any](n *node[K, V], in *instance) (consumer[K, V], error) {
 
 // Map makes another key and value of each record. Behind it the stream has no key to work by: see GroupBy.
 func Map[K, V, K2, V2 any](s Stream[K, V], f func(K, V) (K2, V2)) Stream[K2, V2] {
-	s.n.b.need("Map", f == nil)
+	builder(s.n).need("Map", f == nil)
 	m := s.n.b.node(graph.ProcessorNode, "KSTREAM-MAP-", s.n.m)
 	n := &node[K2, V2]{b: s.n.b, m: m, changed: "Map at " + here(), oneToOne: s.n.oneToOne}
 	callback(s.n, n, func(_ *instance, push func(Record[K2, V2]) error) func(Record[K, V]) error {
@@ -191,7 +189,7 @@ func Map[K, V, K2, V2 any](s Stream[K, V], f func(K, V) (K2, V2)) Stream[K2, V2]
 
 // MapValues makes another value of each record and keeps its key, null or not.
 func MapValues[K, V, V2 any](s Stream[K, V], f func(V) V2) Stream[K, V2] {
-	s.n.b.need("MapValues", f == nil)
+	builder(s.n).need("MapValues", f == nil)
 	m := s.n.b.node(graph.ProcessorNode, "KSTREAM-MAPVALUES-", s.n.m)
 	n := &node[K, V2]{b: s.n.b, m: m, key: s.n.key, changed: s.n.changed, oneToOne: s.n.oneToOne}
 	callback(s.n, n, func(_ *instance, push func(Record[K, V2]) error) func(Record[K, V]) error {
@@ -205,7 +203,7 @@ func MapValues[K, V, V2 any](s Stream[K, V], f func(V) V2) Stream[K, V2] {
 // FlatMap makes any number of records of each one, by calling emit during the call. An error of f is an error of the record: all
 // that it emitted is taken back, and the policy decides.
 func FlatMap[K, V, K2, V2 any](s Stream[K, V], f func(r Record[K, V], emit func(K2, V2) error) error) Stream[K2, V2] {
-	s.n.b.need("FlatMap", f == nil)
+	builder(s.n).need("FlatMap", f == nil)
 	m := s.n.b.node(graph.ProcessorNode, "KSTREAM-FLATMAP-", s.n.m)
 	n := &node[K2, V2]{b: s.n.b, m: m, changed: "FlatMap at " + here()}
 	callback(s.n, n, func(in *instance, push func(Record[K2, V2]) error) func(Record[K, V]) error {

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/headrace/headrace/internal/sim/oracle"
@@ -123,6 +124,9 @@ func (u *user) add(b *topology.Builder, all []made, i int) {
 			out.table = topology.TableFrom(b, n.Store, t)
 		} else {
 			out.stream = topology.From(b, t)
+			if !slices.ContainsFunc(u.spec.Nodes, func(n oracle.Node) bool { return slices.Contains(n.In, i) }) {
+				out.stream.Peek(func(_, _ string) {}) // with nothing behind it Build refuses a stream
+			}
 		}
 	case oracle.Filter:
 		out.stream = in.stream.Filter(func(_, v string) bool { u.mustPanic(i, v); return oracle.Keeps(v) }).OnError(p)
