@@ -105,7 +105,7 @@ func (d drops) add(l *layout, now, before engine.Status) {
 	}
 }
 
-// Outcome is what became of a record that went no further.
+// Outcome is what became of a record that went no further, or was late.
 type Outcome string
 
 // The outcomes.
@@ -114,6 +114,8 @@ const (
 	Dropped Outcome = "dropped"
 	// Sidelined: it was too late, and written to the sideline topic.
 	Sidelined Outcome = "sidelined"
+	// Corrected: it was late, and corrected the result of a window.
+	Corrected Outcome = "corrected"
 	// DeadLettered: it could not be processed, and was written to the dead-letter topic.
 	DeadLettered Outcome = "dead-lettered"
 )
@@ -124,7 +126,7 @@ type Drops struct {
 	// Operator is the name of the store that the operator keeps, or else of the node, as in the topology's description: as in
 	// OperatorStatus.
 	Operator string
-	// Reason is one of those of Counters.Dropped, or late-sidelined.
+	// Reason is one of those of Counters.Dropped, or late-sidelined, or late-corrected.
 	Reason  string
 	Outcome Outcome
 	Records int64
@@ -154,6 +156,8 @@ func outcome(at *graph.Node, r graph.Reason) Outcome {
 	switch r {
 	case graph.LateSidelined:
 		return Sidelined
+	case graph.LateCorrected:
+		return Corrected
 	case graph.Undecodable, graph.BadTimestamp, graph.Failed, graph.Refused:
 		if at.OnError.Action == graph.DeadLetter {
 			return DeadLettered

@@ -179,7 +179,7 @@ type Counters struct {
 	Sessions int64
 	// Dropped is how many records went no further, by reason: null-key, null-value, late-dropped, undecodable, bad-timestamp, failed
 	// (the topology's own code, under topology.Skip), refused (an output that its topic does not take, under topology.Skip), and no-match
-	// (JoinTable found no entry for the key). A record that is late for several windows, or that several operators drop, counts as often.
+	// (JoinTable found no entry for the key), and no-window (windows of one's own that leave gaps). A record that is late for several windows, or that several operators drop, counts as often.
 	// Sidelined records and dead letters are not among them.
 	Dropped map[string]int64
 	// Lost is how many offsets of inputs retention had deleted before they were processed, under Config.SkipLostInput. Those that
@@ -188,6 +188,8 @@ type Counters struct {
 	// Sidelined is how many late records were written to a sideline topic, and DeadLetters how many to a dead-letter topic.
 	Sidelined   int64
 	DeadLetters int64
+	// Corrected is how many late records corrected the result of a window, once for each window.
+	Corrected int64
 }
 
 // workerSnapshot is what a worker publishes. It is immutable.
@@ -251,6 +253,8 @@ func (a *App) Snapshot() Snapshot {
 		switch d.Outcome {
 		case Sidelined:
 			s.Counters.Sidelined += d.Records
+		case Corrected:
+			s.Counters.Corrected += d.Records
 		case DeadLettered:
 			s.Counters.DeadLetters += d.Records
 		case Dropped:

@@ -43,6 +43,7 @@ type meta struct {
 	down   []*meta
 	up     []*meta
 
+	past     revised
 	numbered bool // its name is by its position only
 	onError  graph.Policy
 	erredAt  string // where that was said
@@ -153,6 +154,7 @@ func (b *Builder) node(kind graph.NodeKind, name string, up ...*meta) *meta {
 	}
 	for _, u := range up {
 		u.down = append(u.down, m)
+		m.past = m.past.or(u.past)
 	}
 	b.nodes = append(b.nodes, m)
 	return m

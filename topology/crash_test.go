@@ -72,6 +72,22 @@ func everything(b *topology.Builder) {
 	text(topology.Count(hopping, "hopping").Stream(), "hop")
 	closing := topology.Count(topology.Windowed(named.GroupByKey(), window.Tumbling(20*ms), window.Drop()), "closing", topology.EmitOnClose())
 	text(closing.Stream(), "closed")
+	correct := window.CorrectWithin(60 * ms).Retract().Otherwise(window.Drop())
+	early := topology.Count(topology.Windowed(named.GroupByKey(), window.Tumbling(20*ms), correct), "early", topology.EmitEarlyEvery(7*ms))
+	topology.Map(early.Stream(), func(k window.Key[string], n int64) (string, string) {
+		return k.Key, fmt.Sprint("early ", k.Start, ": ", n)
+	}).To(outStrings.AcceptRevisions())
+	sums := topology.AggregateWith(topology.GroupBy(early.Stream(), "sums-by", func(k window.Key[string], _ int64) string { return k.Key }, str, i64),
+		"sums", i64, topology.Aggregator[int64, int64]{
+			Add:      func(a, v int64) int64 { return a + v },
+			Subtract: func(a, v int64) int64 { return a - v },
+		})
+	topology.MapValues(sums.Stream(), func(n int64) string { return fmt.Sprint("sum ", n) }).To(outStrings)
+	parts := topology.Count(topology.Windowed(named.GroupByKey(), window.Hopping(40*ms, 20*ms), window.CorrectWithin(60*ms).Otherwise(window.Drop())),
+		"parts", topology.EmitEarlyCount(3), topology.Discarding())
+	topology.Map(parts.Stream(), func(k window.Key[string], n int64) (string, string) {
+		return k.Key, fmt.Sprint("part ", k.Start, ": ", n)
+	}).To(outStrings.AcceptRevisions())
 	again := topology.Repartition(closing.Stream(), "again", 0, serde.Serde[window.Key[string]](window.KeySerde(str).Size(20*ms)), i64)
 	chained := topology.Aggregate(topology.Windowed(again.GroupByKey(), window.Tumbling(100*ms), window.Drop()), "chained", i64,
 		func(a, v int64) int64 { return a + v }, topology.EmitOnClose())
@@ -132,7 +148,10 @@ func journey(tt *testing.T, seed uint64, crashing bool) (lines []string, crashes
 	d.End()
 	for _, r := range out.All() {
 		n, _ := r.Header("n")
-		lines = append(lines, fmt.Sprint(r.Partition, " ", show(r), " ", n))
+		rev, _ := r.Header("x-rev")
+		pane, _ := r.Header("x-pane")
+		back, _ := r.Header("x-retract")
+		lines = append(lines, fmt.Sprint(r.Partition, " ", show(r), " ", n, " ", pane, rev, back))
 	}
 	for _, r := range late.All() {
 		line := fmt.Sprint("late ", r.Partition, " ", show(r))
@@ -171,7 +190,7 @@ func TestCrashesChangeNothing(tt *testing.T) {
 			tt.Fatalf("seed %d, %d crashes (-without +with):\n%s", seed, crashes, diff)
 		}
 		counts := want[len(want)-1]
-		for _, reason := range []string{"late-dropped", "late-sidelined", "null-key", "null-value", "bad-timestamp"} {
+		for _, reason := range []string{"late-dropped", "late-sidelined", "null-key", "null-value", "bad-timestamp", "late-corrected"} {
 			if len(want) < 300 || !strings.Contains(counts, reason) {
 				tt.Errorf("seed %d: the test shows little: %d lines, %s", seed, len(want), counts)
 			}

@@ -21,17 +21,7 @@ type Grouped[K, V any] struct {
 }
 
 // groupInput attaches an aggregate: make gives its closures for one task.
-type groupInput[K, V any] func(def *storeDef, onClose bool, make func(in *instance, store state.Store) (fold[K, V], error))
-
-// fold is an aggregate in one task.
-type fold[K, V any] struct {
-	// add takes one value into the aggregate under the key, which is storeKey in the store.
-	add func(k K, storeKey []byte, r *Record[K, V]) error
-	// closed emits the aggregate of a window that has closed.
-	closed func(k K, at int64, value []byte) error
-	// advance tells what is behind the aggregate how far event time is.
-	advance func(w int64)
-}
+type groupInput[K, V any] func(def *storeDef, how emission, make func(in *instance, store state.Store) (fold[K, V], error))
 
 // GroupByKey groups the stream by the key that it has. It is a build error behind an operator that may have changed the key.
 func (s Stream[K, V]) GroupByKey() Grouped[K, V] {
@@ -44,7 +34,7 @@ func (s Stream[K, V]) GroupByKey() Grouped[K, V] {
 
 func group[K, V any](n *node[K, V]) Grouped[K, V] {
 	g := Grouped[K, V]{b: n.b, m: n.m, key: n.key, n: n}
-	g.input = func(def *storeDef, _ bool, mk func(in *instance, store state.Store) (fold[K, V], error)) {
+	g.input = func(def *storeDef, _ emission, mk func(in *instance, store state.Store) (fold[K, V], error)) {
 		m := def.owner
 		n.edges = append(n.edges, func(in *instance) (consumer[K, V], error) {
 			store, err := in.rt.OpenStore(def.spec.Name, state.KeyValueKind)
@@ -61,7 +51,7 @@ func group[K, V any](n *node[K, V]) Grouped[K, V] {
 				if r == nil || err != nil {
 					return err
 				}
-				return f.add(r.Key, key, r)
+				return f.add(r.Key, key, r, false)
 			}}, nil
 		})
 	}
@@ -100,7 +90,7 @@ func GroupBy[K, V, K2 any](s Stream[K, V], name string, f func(K, V) K2, key ser
 	n := &node[K2, V]{b: s.n.b, m: m, key: key, oneToOne: s.n.oneToOne}
 	callback(s.n, n, func(_ *instance, push func(Record[K2, V]) error) func(Record[K, V]) error {
 		return func(r Record[K, V]) error {
-			return push(Record[K2, V]{Key: f(r.Key, r.Value), Value: r.Value, Time: r.Time, raw: r.raw})
+			return push(Record[K2, V]{Key: f(r.Key, r.Value), Value: r.Value, Time: r.Time, trace: r.trace})
 		}
 	})
 	return group(repartition(n, name, 0, key, value))
@@ -146,5 +136,5 @@ func repartition[K, V any](n *node[K, V], name string, partitions int32, key ser
 			advance: func(w int64) { rt.Report(def.local, w) },
 		}, nil
 	})
-	return fromRepartition(b, name, key, value)
+	return fromRepartition(b, name, key, value, n.m.past)
 }

@@ -79,7 +79,7 @@ func joinTable[K, V, T, V2 any](s Stream[K, V], t Table[K, T], verb, kind string
 			if !keep {
 				return nil
 			}
-			return push(Record[K, V2]{Key: r.Key, Value: v, Time: r.Time, raw: r.raw})
+			return push(Record[K, V2]{Key: r.Key, Value: v, Time: r.Time, trace: r.trace})
 		}
 	})
 	return Stream[K, V2]{n}

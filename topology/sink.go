@@ -22,6 +22,9 @@ func (s Stream[K, V]) To(t TopicOf[K, V]) {
 		s.n.b.fail("topic %q: its key serde is for windows of %v, and what is written are windows of %v: give KeySerde(…).Size the size of the windows",
 			t.name, time.Duration(says)*time.Millisecond, time.Duration(is)*time.Millisecond)
 	}
+	if past := m.past; past.horizon > 0 && !t.revisions && !ofWindows(t.key) {
+		s.n.b.fail("topic %q: the windows made at %s send corrections after they have closed, and the topic's key is not a window.Key: a reader could not tell a correction from another result; write it under the window's key, or say Topic(…).AcceptRevisions()", t.name, past.at)
+	}
 	s.n.edges = append(s.n.edges, func(in *instance) (consumer[K, V], error) {
 		return consumer[K, V]{push: writer(in, def, t.key, t.value), advance: func(int64) {}}, nil
 	})
@@ -33,6 +36,12 @@ func windowSize(key any) int64 {
 		return k.SizeMillis()
 	}
 	return math.MaxInt64
+}
+
+// ofWindows says whether a key serde is that of windows.
+func ofWindows(key any) bool {
+	_, ok := key.(interface{ SizeMillis() int64 })
+	return ok
 }
 
 // innerKey is a key serde whose records are partitioned by a part of the key.
@@ -68,8 +77,9 @@ func writer[K, V any](in *instance, def *sinkDef, key serde.Serde[K], value serd
 			}
 			o.Value = arena.Keep(b)
 		}
-		if r.raw != nil {
-			o.Headers = r.raw.Headers
+		o.Headers = r.headers()
+		if p := r.pane(); p != (Pane{}) {
+			o.Headers = rt.Told(o.Headers, p)
 		}
 		rt.Emit(o)
 		return nil

@@ -20,11 +20,14 @@ func From[K, V any](b *Builder, t TopicOf[K, V]) Stream[K, V] {
 }
 
 // fromRepartition reads a repartition topic: the event time of its records is their timestamp.
-func fromRepartition[K, V any](b *Builder, name string, key serde.Serde[K], value serde.Serde[V]) *node[K, V] {
+func fromRepartition[K, V any](b *Builder, name string, key serde.Serde[K], value serde.Serde[V], past revised) *node[K, V] {
 	n := &node[K, V]{b: b, m: b.node(graph.SourceNode, name+"-repartition-source"), key: key, oneToOne: true}
+	n.m.past = past
 	def := b.source(n.m, graph.Source{Topic: name, Repartition: true})
 	def.make = func(in *instance) (graph.Entry, error) {
-		return newEntry(in, n, TopicOf[K, V]{name: name, key: key, value: value})
+		e, err := newEntry(in, n, TopicOf[K, V]{name: name, key: key, value: value})
+		e.ours = true
+		return e, err
 	}
 	return n
 }
@@ -37,6 +40,7 @@ type entry[K, V any] struct {
 	node int
 	out  consumer[K, V]
 	head Record[K, V]
+	ours bool // a repartition topic: its records tell their panes
 }
 
 func newEntry[K, V any](in *instance, n *node[K, V], t TopicOf[K, V]) (*entry[K, V], error) {
@@ -46,12 +50,17 @@ func newEntry[K, V any](in *instance, n *node[K, V], t TopicOf[K, V]) (*entry[K,
 
 func (e *entry[K, V]) Head(r *graph.Raw) (at int64, err error) {
 	e.head, at, err = e.t.decode(r)
+	if e.ours && len(r.Headers) > 0 {
+		pane, n := e.rt.Heard(r.Headers)
+		e.head.trace = e.head.as(pane)
+		e.head.hidden = uint8(n)
+	}
 	return at, err
 }
 
 // decode makes a record, and says when it happened.
 func (t TopicOf[K, V]) decode(r *graph.Raw) (Record[K, V], int64, error) {
-	rec := Record[K, V]{Time: r.Time, raw: r}
+	rec := Record[K, V]{Time: r.Time, trace: trace{raw: r}}
 	var err error
 	if r.Key == nil {
 		rec.nullKey = true
@@ -88,6 +97,9 @@ type Table[K, V any] struct {
 	n     *node[K, V]
 	store *storeDef
 	value serde.Serde[V]
+
+	window *windowing // of a windowed aggregate, else nil
+	how    emission   // of an aggregate
 }
 
 // TableFrom reads a topic as a table kept in the store of that name. The last value of a key wins, whatever its event time; a null

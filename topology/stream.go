@@ -131,6 +131,7 @@ func (s Stream[K, V]) Merge(o Stream[K, V]) Stream[K, V] {
 	n := same(s.n, "KSTREAM-MERGE-")
 	n.m.up = append(n.m.up, o.n.m)
 	o.n.m.down = append(o.n.m.down, n.m)
+	n.m.past = n.m.past.or(o.n.m.past)
 	if o.n.key == nil {
 		n.key, n.changed = nil, o.n.changed
 	}
@@ -181,7 +182,7 @@ func Map[K, V, K2, V2 any](s Stream[K, V], f func(K, V) (K2, V2)) Stream[K2, V2]
 	callback(s.n, n, func(_ *instance, push func(Record[K2, V2]) error) func(Record[K, V]) error {
 		return func(r Record[K, V]) error {
 			k, v := f(r.Key, r.Value)
-			return push(Record[K2, V2]{Key: k, Value: v, Time: r.Time, raw: r.raw})
+			return push(Record[K2, V2]{Key: k, Value: v, Time: r.Time, trace: r.trace})
 		}
 	})
 	return Stream[K2, V2]{n}
@@ -194,7 +195,7 @@ func MapValues[K, V, V2 any](s Stream[K, V], f func(V) V2) Stream[K, V2] {
 	n := &node[K, V2]{b: s.n.b, m: m, key: s.n.key, changed: s.n.changed, oneToOne: s.n.oneToOne}
 	callback(s.n, n, func(_ *instance, push func(Record[K, V2]) error) func(Record[K, V]) error {
 		return func(r Record[K, V]) error {
-			return push(Record[K, V2]{Key: r.Key, Value: f(r.Value), Time: r.Time, raw: r.raw, nullKey: r.nullKey})
+			return push(Record[K, V2]{Key: r.Key, Value: f(r.Value), Time: r.Time, trace: r.trace, nullKey: r.nullKey})
 		}
 	})
 	return Stream[K, V2]{n}
@@ -222,7 +223,7 @@ func FlatMap[K, V, K2, V2 any](s Stream[K, V], f func(r Record[K, V], emit func(
 			return failed
 		}
 		return func(r Record[K, V]) error {
-			cur.Time, cur.raw, failed = r.Time, r.raw, nil
+			cur.Time, cur.trace, failed = r.Time, r.trace, nil
 			if err := f(r, emit); err != nil {
 				return err
 			}

@@ -20,7 +20,7 @@ type Record[K, V any] struct {
 	// Time is the event time in Unix milliseconds.
 	Time int64
 
-	raw     *graph.Raw
+	trace
 	nullKey bool
 	null    bool
 }
@@ -38,7 +38,7 @@ func (r Record[K, V]) NullKey() bool { return r.nullKey }
 // With returns a record with this key and value, neither of them null, and the event time, headers and origin of r. Kafka Streams:
 // Record.withKey, withValue.
 func With[K, V, K2, V2 any](r Record[K, V], k K2, v V2) Record[K2, V2] {
-	return Record[K2, V2]{Key: k, Value: v, Time: r.Time, raw: r.raw}
+	return Record[K2, V2]{Key: k, Value: v, Time: r.Time, trace: r.trace}
 }
 
 // Tombstone returns r with a null value.
@@ -49,12 +49,11 @@ func (r Record[K, V]) Tombstone() Record[K, V] {
 }
 
 // Headers returns the headers of the input record that led to this one, nil if none did. They must not be modified.
-func (r Record[K, V]) Headers() []Header {
-	if r.raw == nil {
-		return nil
-	}
-	return r.raw.Headers
-}
+func (r Record[K, V]) Headers() []Header { return r.headers() }
+
+// Pane says what the record is, or what it was made of, among the results of a window. Filter, the maps, JoinTable and repartition
+// topics keep it.
+func (r Record[K, V]) Pane() Pane { return r.pane() }
 
 // Origin returns where the record that led to this one was read in this sub-topology: topic, partition and offset. Behind GroupBy
 // and Repartition that is the repartition topic, by its full name, and not the topic from which its writer had the record. ok is
@@ -76,6 +75,7 @@ type TopicOf[K, V any] struct {
 	keepNulls  bool
 	noTime     string // where EventTime was given nil
 	onError    ErrorPolicy
+	revisions  bool
 }
 
 // Topic names a topic and says how its keys and values are encoded.
@@ -117,6 +117,14 @@ func (t TopicOf[K, V]) KeepNulls() TopicOf[K, V] {
 // record for the topic that it does not take, where it is written. The default is what the application says.
 func (t TopicOf[K, V]) OnError(p ErrorPolicy) TopicOf[K, V] {
 	t.onError = p
+	return t
+}
+
+// AcceptRevisions says that whoever reads the topic can take corrections of windows that had closed, which Build otherwise asks of
+// topics whose key is not a window.Key: the window's revisions would look like results of their own. It matters where the topic is
+// written.
+func (t TopicOf[K, V]) AcceptRevisions() TopicOf[K, V] {
+	t.revisions = true
 	return t
 }
 

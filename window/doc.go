@@ -7,12 +7,13 @@
 // they are not. Sums and differences stop at the ends of int64 instead of
 // wrapping round.
 //
-// Three numbers are kept apart. The disorder B belongs to the watermark: W is
+// Three numbers are kept apart, besides the size. The disorder B belongs to the watermark: W is
 // the largest timestamp seen minus B, and says that nothing below W is expected
 // any more. It is an exclusive bound: a record at exactly W is still expected.
 // The grace g belongs to the window: [start, end) closes when W reaches end + g.
 // Then its final result is due and a record for it is late. The late policy
-// says what becomes of such a record.
+// says what becomes of such a record. The horizon h belongs to that policy: with
+// [CorrectWithin] a late record corrects the result until W reaches end + g + h.
 //
 // A watermark begins at [Unknown], below every timestamp. That of an operator is
 // the smallest over all input partitions that feed it, so a partition without a
@@ -20,8 +21,9 @@
 // partition has had one. A partition that falls quiet holds the watermark where
 // it is. No timeout for such partitions is applied.
 //
-// For Kafka Streams W is the stream time, B is 0 and g is the grace. Flink's
-// watermark is inclusive: its t is W − 1 here, and g is 0.
+// For Kafka Streams W is the stream time, B is 0, g is the grace and h is 0.
+// Flink's watermark is inclusive: its t is W − 1 here, g is 0, and h is the
+// allowed lateness.
 package window
 
 import (

@@ -10,7 +10,7 @@ import (
 
 func ExampleHopping() {
 	f := window.Hopping(5*time.Second, 2*time.Second)
-	for start := range f.Starts(6_000) {
+	for start := range window.Starts(f, 6_000) {
 		fmt.Printf("[%d, %d)\n", start, f.End(start))
 	}
 	// Output:
@@ -19,11 +19,11 @@ func ExampleHopping() {
 	// [6000, 11000)
 }
 
-func ExampleFixed_Closed() {
+func ExampleClosed() {
 	f := window.Tumbling(time.Minute).Grace(30 * time.Second)
 	w := window.BoundedDisorder(5 * time.Second)
 	for _, maxTs := range []int64{70_000, 94_999, 95_000} {
-		fmt.Println(maxTs, w.After(maxTs), f.Closed(0, w.After(maxTs)))
+		fmt.Println(maxTs, w.After(maxTs), window.Closed(f, 0, w.After(maxTs)))
 	}
 	// Output:
 	// 70000 65000 false
@@ -31,10 +31,10 @@ func ExampleFixed_Closed() {
 	// 95000 90000 true
 }
 
-func ExampleFixed_Hold() {
+func ExampleHold() {
 	f := window.Tumbling(time.Minute).Grace(time.Minute)
 	// At 100 s the first minute can still change, and its result begin at 0.
-	fmt.Println(f.Hold(100_000), f.Hold(120_000))
+	fmt.Println(window.Hold(f, 100_000), window.Hold(f, 120_000))
 	// Output:
 	// 0 60000
 }
@@ -67,12 +67,13 @@ func ExampleInnerKey() {
 }
 
 func ExampleLate() {
-	for _, l := range []window.Late{window.Drop(), window.Sideline("flights-late"), {}} {
+	corrected := window.CorrectWithin(2 * time.Hour).Otherwise(window.Sideline("flights-late"))
+	for _, l := range []window.Late{window.Drop(), corrected, {}} {
 		topic, ok := l.Topic()
 		fmt.Printf("%v %q %v %v\n", l, topic, ok, l.Validate())
 	}
 	// Output:
 	// drop "" false <nil>
-	// sideline(flights-late) "flights-late" true <nil>
-	// unset "" false window: no late policy: choose window.Drop() or window.Sideline(topic)
+	// correct(2h0m0s, upsert) else sideline(flights-late) "flights-late" true <nil>
+	// unset "" false window: no late policy: choose window.Drop(), window.Sideline(topic) or window.CorrectWithin(d).Otherwise(…)
 }

@@ -3,7 +3,6 @@ package window
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"math"
 	"time"
 )
@@ -83,64 +82,27 @@ func (f Fixed) String() string {
 	return s
 }
 
-// First returns the start of the earliest window that ts belongs to. The later
-// ones begin an advance apart, up to and including ts.
-func (f Fixed) First(ts int64) int64 {
-	// A window holds ts iff ts−size < start ≤ ts: the first start is the
-	// smallest multiple of advance behind ts−size.
-	behind := f.firstBehind(subSat(ts, f.sizeMs))
-	if ts >= 0 && behind < 0 {
+// First implements [Windows].
+func (f Fixed) First(t int64) int64 {
+	// A window ends behind t iff start > t−size: the first start is the smallest
+	// multiple of advance behind t−size.
+	behind := f.firstBehind(subSat(t, f.sizeMs))
+	if t >= 0 && behind < 0 {
 		return 0
 	}
 	return behind
 }
 
-// Starts ranges over the starts of the windows that ts belongs to, ascending.
-// It does not allocate.
-func (f Fixed) Starts(ts int64) iter.Seq[int64] {
-	return func(yield func(int64) bool) {
-		for s := f.First(ts); s <= ts; s += f.advanceMs {
-			// The check comes before the addition: the next start may not fit in an int64.
-			if !yield(s) || ts-s < f.advanceMs || f.advanceMs <= 0 {
-				return
-			}
-		}
+// Next implements [Windows].
+func (f Fixed) Next(start int64) int64 {
+	if start > math.MaxInt64-f.advanceMs {
+		return start // there is none
 	}
+	return start + f.advanceMs
 }
 
-// End returns the end of the window that begins at start.
+// End implements [Windows].
 func (f Fixed) End(start int64) int64 { return addSat(start, f.sizeMs) }
-
-// Closed reports whether the window that begins at start is closed at watermark
-// w: whether w ≥ end + grace. A record for it is late then. Judge before the
-// record moves the watermark.
-func (f Fixed) Closed(start, w int64) bool {
-	if closedLate {
-		return w > addSat(f.End(start), f.graceMs)
-	}
-	return w >= addSat(f.End(start), f.graceMs)
-}
-
-// Hold returns the start of the earliest window that is not closed at watermark
-// w, whether or not anything is in it: the smallest timestamp that a result can
-// still have, at which an operator holds the watermark it passes on. It never
-// falls when w rises, is never above w, and is [Unknown] for [Unknown]. At
-// MaxInt64, the end of all streams, all windows are closed and it is MaxInt64.
-func (f Fixed) Hold(w int64) int64 {
-	if w == math.MaxInt64 {
-		return w
-	}
-	// Not closed iff w < start+size+grace: the smallest multiple of advance
-	// behind w−size−grace. Where that difference does not fit, nor does the start.
-	behind := subSat(subSat(w, f.sizeMs), f.graceMs)
-	if holdNoGrace {
-		behind = subSat(w, f.sizeMs)
-	}
-	if behind == math.MinInt64 {
-		return behind
-	}
-	return f.firstBehind(behind)
-}
 
 // firstBehind returns the smallest multiple of advance that is greater than t.
 // It does not overflow: t is at least a size, and so an advance, below MaxInt64.

@@ -35,15 +35,17 @@ func (k Key[K]) Interval() (start, end time.Time) {
 // KeyCodec is the serde of [Key], as Kafka Streams writes it to topics: the bytes
 // of the inner key, then the start in eight bytes, big endian. [KeySerde] makes it.
 //
-// The end is not on the wire: Append ignores it, and Decode adds the size that
-// [KeyCodec.Size] has set to the start. Without a size every End decodes to
-// math.MaxInt64, which is what Kafka's TimeWindowedDeserializer does by default.
+// The end is not on the wire: Append ignores it, and Decode adds what
+// [KeyCodec.For] or [KeyCodec.Size] has said of the windows. Without it every End
+// decodes to math.MaxInt64, which is what Kafka's TimeWindowedDeserializer does
+// by default.
 //
 // It allocates what the inner serde does, and aliases what that aliases.
 type KeyCodec[K any] struct {
 	inner  serde.Serde[K]
-	sizeMs int64
-	err    error // what is wrong with the size
+	ends   Windows // nil if not known
+	sizeMs int64   // of windows that have one, math.MaxInt64 otherwise
+	err    error   // what is wrong with the size
 }
 
 // KeySerde makes the serde of windowed keys with this serde for the inner key.
@@ -51,18 +53,27 @@ func KeySerde[K any](inner serde.Serde[K]) KeyCodec[K] {
 	return KeyCodec[K]{inner: inner, sizeMs: math.MaxInt64}
 }
 
-// Size returns the codec for windows of this size, with which Decode knows the
-// end. A size that is not positive or not in whole milliseconds is an error of
-// Validate and of every Decode.
+// For returns the codec for these windows, with which Decode knows the end.
+func (c KeyCodec[K]) For(w Windows) KeyCodec[K] {
+	c.ends, c.sizeMs, c.err = w, math.MaxInt64, nil
+	if f, ok := w.(Fixed); ok {
+		c.sizeMs = f.sizeMs
+	}
+	return c
+}
+
+// Size is For windows of this size. A size that is not positive or not in whole
+// milliseconds is an error of Validate and of every Decode.
 func (c KeyCodec[K]) Size(d time.Duration) KeyCodec[K] {
-	c.sizeMs = millis(d)
+	c = c.For(Tumbling(d))
 	if c.err = checkMillis("size", d, time.Millisecond); c.err != nil {
 		c.err = fmt.Errorf("window: KeySerde: %w", c.err)
 	}
 	return c
 }
 
-// SizeMillis returns the size that Size has set, in milliseconds, and math.MaxInt64 without one.
+// SizeMillis returns the size of the windows in milliseconds, and math.MaxInt64
+// where none was said or they have none in common.
 func (c KeyCodec[K]) SizeMillis() int64 { return c.sizeMs }
 
 // Validate reports a missing inner serde and a bad size.
@@ -99,7 +110,11 @@ func (c KeyCodec[K]) Decode(b []byte) (Key[K], error) {
 		return Key[K]{}, fmt.Errorf("window: KeySerde: inner key: %w", err)
 	}
 	start := int64(binary.BigEndian.Uint64(b[len(inner):]))
-	return Key[K]{Key: k, Start: start, End: addSat(start, c.sizeMs)}, nil
+	end := int64(math.MaxInt64)
+	if c.ends != nil {
+		end = c.ends.End(start)
+	}
+	return Key[K]{Key: k, Start: start, End: end}, nil
 }
 
 // PartitionKey returns the part of an encoded key that the record is partitioned

@@ -3,10 +3,14 @@ package window
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
-// Late says what happens to a record that comes for a window already closed. In
-// no policy does it change the window, and in every one it is counted.
+// Late says what happens to a record that comes for a window already closed, and
+// in every case it is counted. [Drop] and [Sideline] leave the window as it was.
+// [CorrectWithin] keeps closed windows for a while, in which such a record still
+// goes in and the corrected result goes out; it needs one of the others for what
+// comes later than that.
 //
 // The zero Late is not a policy, since what is lost should be chosen and not
 // forgotten: Validate refuses it. It is a value, may be compared with ==, and is
@@ -14,8 +18,11 @@ import (
 //
 // Kafka Streams always drops.
 type Late struct {
-	kind  lateKind
-	topic string
+	kind    lateKind
+	topic   string
+	within  time.Duration
+	correct bool
+	retract bool
 }
 
 type lateKind uint8
@@ -24,6 +31,7 @@ const (
 	lateUnset lateKind = iota
 	lateDrop
 	lateSideline
+	lateNested // Otherwise was given a Late that corrects
 )
 
 // Drop counts a late record once for each window it missed, and drops it.
@@ -61,27 +69,93 @@ func Drop() Late { return Late{kind: lateDrop} }
 // Kafka Streams has no such topic.
 func Sideline(topic string) Late { return Late{kind: lateSideline, topic: topic} }
 
+// Correction is a policy that still lacks what happens beyond its horizon: see [CorrectWithin].
+type Correction struct {
+	within  time.Duration
+	retract bool
+}
+
+// CorrectWithin keeps a window for d after it has closed, its correction horizon,
+// as event time goes: it closes at W ≥ end + grace, and is gone at
+// W ≥ end + grace + d. A record that comes in between changes its aggregate, and
+// the corrected result goes out at once, under the same window and key, with its
+// revision. What comes later meets the policy that is given to Otherwise.
+//
+//	window.CorrectWithin(2*time.Hour).Otherwise(window.Sideline("flights-late"))
+//
+// A correction replaces the result before it: whoever keeps the last one of each
+// window and key has the right one. With Retract it is preceded by a retraction.
+//
+// Flink: allowedLateness.
+func CorrectWithin(d time.Duration) Correction { return Correction{within: d} }
+
+// Retract has every correction preceded by a retraction: the result that it
+// replaces, once more, marked as one that does not count any longer. Both have the
+// same window and key and so come one behind the other in one partition. Whoever
+// sums the results subtracts those that are marked, and is right at any time.
+func (c Correction) Retract() Correction {
+	c.retract = true
+	return c
+}
+
+// Otherwise completes the policy: what happens to a record that is too late for a
+// correction, [Drop] or [Sideline].
+func (c Correction) Otherwise(l Late) Late {
+	if l.correct {
+		l.kind = lateNested
+	}
+	l.within, l.correct, l.retract = c.within, true, c.retract
+	return l
+}
+
 // Topic returns the topic of [Sideline]; the bool is false for other policies.
 func (l Late) Topic() (string, bool) { return l.topic, l.kind == lateSideline }
 
-// Validate reports the zero Late and a Sideline without a topic.
+// CorrectMillis is the correction horizon in milliseconds: 0 without corrections.
+func (l Late) CorrectMillis() int64 { return millis(l.within) }
+
+// Corrects says whether the policy is made by CorrectWithin.
+func (l Late) Corrects() bool { return l.correct }
+
+// Retracts says whether a correction is preceded by a retraction.
+func (l Late) Retracts() bool { return l.retract }
+
+// Validate reports the zero Late, a Sideline without a topic, a horizon that is
+// not a positive number of milliseconds, and corrections inside of corrections.
 func (l Late) Validate() error {
 	switch {
+	case l.kind == lateUnset && l.correct:
+		return errors.New("window: CorrectWithin: no policy beyond the horizon: give window.Drop() or window.Sideline(topic) to Otherwise")
+	case l.kind == lateNested:
+		return errors.New("window: CorrectWithin: Otherwise got a policy that corrects, too: give it window.Drop() or window.Sideline(topic)")
 	case l.kind == lateUnset:
-		return errors.New("window: no late policy: choose window.Drop() or window.Sideline(topic)")
+		return errors.New("window: no late policy: choose window.Drop(), window.Sideline(topic) or window.CorrectWithin(d).Otherwise(…)")
 	case l.kind == lateSideline && l.topic == "":
 		return errors.New("window: Sideline: the topic has no name")
+	}
+	if l.correct {
+		if err := checkMillis("the horizon", l.within, time.Millisecond); err != nil {
+			return fmt.Errorf("window: CorrectWithin: %w", err)
+		}
 	}
 	return nil
 }
 
-// String returns "drop", "sideline(topic)" or "unset".
+// String returns "drop", "sideline(topic)", or "unset"; "correct(2h0m0s, upsert) else drop".
 func (l Late) String() string {
+	s := "unset"
 	switch l.kind {
 	case lateDrop:
-		return "drop"
+		s = "drop"
 	case lateSideline:
-		return fmt.Sprintf("sideline(%s)", l.topic)
+		s = fmt.Sprintf("sideline(%s)", l.topic)
 	}
-	return "unset"
+	if !l.correct {
+		return s
+	}
+	mode := "upsert"
+	if l.retract {
+		mode = "retract"
+	}
+	return fmt.Sprintf("correct(%v, %s) else %s", l.within, mode, s)
 }

@@ -24,8 +24,8 @@ func totals(f window.Fixed, m window.Watermarks, in []event) (out []result, late
 	maxTs := window.Unknown
 	for _, e := range in {
 		w := m.After(maxTs)
-		for start := range f.Starts(e.ts) {
-			if f.Closed(start, w) {
+		for start := range window.Starts(f, e.ts) {
+			if window.Closed(f, start, w) {
 				late = append(late, missed{ts: e.ts, start: start, w: w, by: w - f.End(start) - f.GraceMillis()})
 				continue
 			}
@@ -37,10 +37,10 @@ func totals(f window.Fixed, m window.Watermarks, in []event) (out []result, late
 		var closed []result
 		for start, r := range open {
 			// Both forms of the question have one answer.
-			if f.Closed(start, w) != (start < f.Hold(w)) {
+			if window.Closed(f, start, w) != (start < window.Hold(f, w)) {
 				panic("Closed and Hold disagree")
 			}
-			if f.Closed(start, w) {
+			if window.Closed(f, start, w) {
 				r.atW = w
 				closed = append(closed, r)
 				delete(open, start)
@@ -179,7 +179,7 @@ func TestClosedAtTheVeryInstant(t *testing.T) {
 		{minute.Grace(30 * time.Second), 89_999, false},
 		{minute.Grace(30 * time.Second), 90_000, true},
 	} {
-		if got := c.f.Closed(0, c.w); got != c.want {
+		if got := window.Closed(c.f, 0, c.w); got != c.want {
 			t.Errorf("%v: Closed(0, %d) = %v", c.f, c.w, got)
 		}
 	}
@@ -238,7 +238,25 @@ func TestLate(t *testing.T) {
 		{window.Drop(), "", false, "drop", ""},
 		{window.Sideline("flights-late"), "flights-late", true, "sideline(flights-late)", ""},
 		{window.Sideline(""), "", true, "sideline()", "window: Sideline: the topic has no name"},
-		{window.Late{}, "", false, "unset", "window: no late policy: choose window.Drop() or window.Sideline(topic)"},
+		{window.Late{}, "", false, "unset", "window: no late policy: choose window.Drop(), window.Sideline(topic) or window.CorrectWithin(d).Otherwise(…)"},
+		{window.CorrectWithin(time.Hour).Otherwise(window.Drop()), "", false, "correct(1h0m0s, upsert) else drop", ""},
+		{
+			window.CorrectWithin(time.Hour).Retract().Otherwise(window.Sideline("l")), "l", true,
+			"correct(1h0m0s, retract) else sideline(l)", "",
+		},
+		{
+			window.CorrectWithin(time.Hour).Otherwise(window.Late{}), "", false, "correct(1h0m0s, upsert) else unset",
+			"window: CorrectWithin: no policy beyond the horizon: give window.Drop() or window.Sideline(topic) to Otherwise",
+		},
+		{
+			window.CorrectWithin(time.Hour).Otherwise(window.CorrectWithin(time.Hour).Otherwise(window.Drop())), "", false,
+			"correct(1h0m0s, upsert) else unset",
+			"window: CorrectWithin: Otherwise got a policy that corrects, too: give it window.Drop() or window.Sideline(topic)",
+		},
+		{
+			window.CorrectWithin(0).Otherwise(window.Drop()), "", false, "correct(0s, upsert) else drop",
+			"window: CorrectWithin: the horizon is 0s, want at least 1ms",
+		},
 	} {
 		topic, ok := c.l.Topic()
 		if topic != c.topic || ok != c.sideline {
@@ -254,5 +272,11 @@ func TestLate(t *testing.T) {
 		if got != c.invalid {
 			t.Errorf("%v: Validate = %q, want %q", c.l, got, c.invalid)
 		}
+	}
+	if l := window.CorrectWithin(time.Second).Otherwise(window.Drop()); l.CorrectMillis() != 1000 || !l.Corrects() || l.Retracts() {
+		t.Errorf("%v: %d ms, corrects %v, retracts %v", l, l.CorrectMillis(), l.Corrects(), l.Retracts())
+	}
+	if l := window.Drop(); l.CorrectMillis() != 0 || l.Corrects() || l.Retracts() {
+		t.Errorf("%v: %d ms, corrects %v, retracts %v", l, l.CorrectMillis(), l.Corrects(), l.Retracts())
 	}
 }

@@ -201,11 +201,11 @@ func TestWindowsBehindARepartitionTopicEqualTheBatch(t *testing.T) {
 			want := map[string][]string{}
 			accepted, late, input := 0, 0, 0
 			for _, e := range events {
-				for start := range w.Starts(e.time) {
+				for start := range window.Starts(w, e.time) {
 					input++
 					if slices.Contains(missed[e.id], start) {
 						late++
-						if !w.Closed(start, e.before) {
+						if !window.Closed(w, start, e.before) {
 							t.Errorf("record %s at %d was late for the window at %d, but its own partition was at %d only", e.id, e.time, start, e.before)
 						}
 						continue
@@ -285,7 +285,7 @@ func TestChainedWindowsLoseNothing(t *testing.T) {
 			schedule(t, rng, r)
 			var want []string
 			for _, e := range events {
-				if !small.Closed(small.First(e.time), e.before) {
+				if !window.Closed(small, small.First(e.time), e.before) {
 					want = append(want, e.id)
 				}
 			}

@@ -9,7 +9,7 @@ import (
 )
 
 // Sideline emits the record in process as it was read, with headers behind its own that say what it was too late for.
-func (r runtime) Sideline(l graph.Late) {
+func (r runtime) Sideline(l graph.Missed) {
 	raw := r.t.record
 	h := slices.Clone(raw.Headers)
 	add := func(key, value string) { h = append(h, graph.Header{Key: key, Value: []byte(value)}) }

@@ -197,7 +197,11 @@ type Runtime interface {
 	// Emit adds an output to the open transaction.
 	Emit(Output)
 	// Sideline emits the source record in process, with headers that say why it was late.
-	Sideline(Late)
+	Sideline(Missed)
+	// Told returns headers with those of a pane behind them, and Heard finds those of a pane at the end of headers, with how many
+	// they are.
+	Told(h []Header, p Pane) []Header
+	Heard(h []Header) (Pane, int)
 	// Report sets the watermark that goes to the readers of a repartition sink with the next commit.
 	Report(sink int, w int64)
 	// At points at the index of the node whose user code runs, which errors name: closures set it before they call it.
@@ -215,8 +219,8 @@ type Runtime interface {
 	Now() int64
 }
 
-// Late says what a record came too late for.
-type Late struct {
+// Missed says what a record came too late for.
+type Missed struct {
 	Sink      int
 	Operator  string
 	EventTime int64
@@ -226,13 +230,46 @@ type Late struct {
 	Windows   []Interval // those that had closed
 }
 
+// Pane says what a result of a window is in the history of that window. The zero Pane is that of a record that is no such result.
+type Pane struct {
+	// Revision counts the results of one window and key, from 0.
+	Revision int32
+	Timing   Timing
+	// Retraction says that the record takes back a result: it has the value that does not count any more.
+	Retraction bool
+}
+
+// Timing says when a result of a window went out.
+type Timing uint8
+
+// The timings of results. NoTiming is that of windows that emit on every update, before they close.
+const (
+	NoTiming Timing = iota
+	Early
+	OnTime
+	Late
+)
+
+// String is the timing as headers write it, empty for NoTiming.
+func (t Timing) String() string {
+	switch t {
+	case Early:
+		return "early"
+	case OnTime:
+		return "on-time"
+	case Late:
+		return "late"
+	}
+	return ""
+}
+
 // Interval is a stretch of event time, start inclusive, end exclusive.
 type Interval struct{ Start, End int64 }
 
-// Reason says why a record went no further.
+// Reason says why a record went no further, or what else is counted of it.
 type Reason uint8
 
-// The reasons for which records are dropped, skipped or sidelined.
+// The reasons for which records are dropped, skipped, sidelined or late and counted as such.
 const (
 	NullKey Reason = iota
 	NullValue
@@ -243,6 +280,8 @@ const (
 	Failed
 	Refused
 	NoMatch
+	NoWindow
+	LateCorrected // not dropped at all: it corrected a window that had closed
 	NumReasons
 )
 
@@ -267,6 +306,10 @@ func (r Reason) String() string {
 		return "refused"
 	case NoMatch:
 		return "no-match"
+	case NoWindow:
+		return "no-window"
+	case LateCorrected:
+		return "late-corrected"
 	}
 	return "unknown"
 }

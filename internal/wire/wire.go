@@ -87,6 +87,12 @@ const (
 	HeaderOriginOffset    = "x-origin-offset"
 	HeaderEventTime       = "x-event-time"
 
+	// Those of a result of a window whose results have a history: its revision where it is not the first, early or late where it is
+	// not on time, and whether it takes a result back.
+	HeaderRevision = "x-rev"
+	HeaderPane     = "x-pane"
+	HeaderRetract  = "x-retract"
+
 	// Those of a dead letter are those of Kafka Streams, KIP-1034.
 	HeaderErrorException = "__streams.errors.exception"
 	HeaderErrorMessage   = "__streams.errors.message"

@@ -1,0 +1,141 @@
+package topology
+
+import (
+	"fmt"
+	"time"
+)
+
+// AggregateOption says when an aggregate gives results, and which.
+type AggregateOption struct{ set func(*emission) }
+
+// emission is what the options of one aggregate say.
+type emission struct {
+	onClose    bool
+	final      bool
+	earlyEvery time.Duration
+	earlyCount int
+	every      bool // EmitEarlyEvery was said
+	counted    bool // EmitEarlyCount was said
+	discard    bool
+	retract    bool
+	accept     bool
+	correct    bool // the windows' late policy corrects
+}
+
+// opens says whether there are results of windows that are open.
+func (e *emission) opens() bool { return e.every || e.counted }
+
+// EmitOnUpdate makes an aggregate emit a result for each record: the default, and here to be said aloud. Kafka Streams:
+// EmitStrategy.onWindowUpdate, with its cache off.
+func EmitOnUpdate() AggregateOption { return AggregateOption{func(*emission) {}} }
+
+// EmitOnClose makes a windowed aggregate emit one result for each window and key, when the window closes, instead of one for each
+// record. Results of one watermark advance come by window start, then by the bytes of the key. Nothing comes before the watermark
+// is known, which takes a record in every input partition: see Windowed. With window.CorrectWithin corrections follow it.
+// Kafka Streams: EmitStrategy.onWindowClose.
+func EmitOnClose() AggregateOption {
+	return AggregateOption{func(e *emission) { e.onClose = true }}
+}
+
+// EmitFinal is EmitOnClose with the promise that there is exactly one result for each window and key: Build refuses it beside whatever
+// makes more. Kafka Streams: Suppressed.untilWindowCloses.
+func EmitFinal() AggregateOption {
+	return AggregateOption{func(e *emission) { e.onClose, e.final = true, true }}
+}
+
+// EmitEarlyEvery is EmitOnClose that also emits, each time the watermark passes a multiple of d since the epoch, the windows that are
+// still open and have changed since their last result, by start and then by the bytes of the key. The clock is event time, so nothing
+// comes of it while the watermark stands still. The result on closing comes in any case. Beam: early firings. Flink: ContinuousEventTimeTrigger.
+func EmitEarlyEvery(d time.Duration) AggregateOption {
+	return AggregateOption{func(e *emission) { e.onClose, e.every, e.earlyEvery = true, true, d }}
+}
+
+// EmitEarlyCount is EmitOnClose that also emits a window each time n records have gone into it since its last result.
+// The result on closing comes in any case. Beam: early firings. Flink: CountTrigger.
+func EmitEarlyCount(n int) AggregateOption {
+	return AggregateOption{func(e *emission) { e.onClose, e.counted, e.earlyCount = true, true, n }}
+}
+
+// Discarding makes each result of a window that of the records since the result before it: whoever sums all results of a window has
+// its total. The default is accumulating: each result is that of all records. It needs a window that gives several results, by
+// EmitEarlyEvery, EmitEarlyCount or window.CorrectWithin. Where nothing has come since the last result there is none on closing.
+// Beam: discardingFiredPanes.
+func Discarding() AggregateOption {
+	return AggregateOption{func(e *emission) { e.discard = true }}
+}
+
+// Retracting makes every result of a window but the first preceded by a retraction of the one before, as
+// window.CorrectWithin(d).Retract() does; that implies this. Beam: accumulating and retracting.
+func Retracting() AggregateOption {
+	return AggregateOption{func(e *emission) { e.retract = true }}
+}
+
+// AcceptRevisions says that an aggregate behind windows that correct their results can take several results of one window, since they
+// replace each other or because it does not matter. Without it Build refuses to sum what would count double.
+func AcceptRevisions() AggregateOption {
+	return AggregateOption{func(e *emission) { e.accept = true }}
+}
+
+// emits reads the options of the aggregate into store, and finds what contradicts.
+func (b *Builder) emits(store string, w *windowing, opts []AggregateOption) emission {
+	var e emission
+	for _, o := range opts {
+		if o.set != nil {
+			o.set(&e)
+		}
+	}
+	fail := func(format string, args ...any) { b.fail("store %q: "+format, append([]any{store}, args...)...) }
+	if w == nil {
+		switch {
+		case e.onClose:
+			b.fail("EmitOnClose on store %q: there is no window that could close; use it behind Windowed", store)
+		case e.discard:
+			fail("Discarding: there are no windows; use it behind Windowed")
+		case e.retract:
+			fail("Retracting: there are no windows; use it behind Windowed")
+		}
+		return e
+	}
+	e.correct = w.late.Corrects()
+	e.retract = e.retract || w.late.Retracts()
+	if e.every && (e.earlyEvery < time.Millisecond || e.earlyEvery%time.Millisecond != 0) {
+		fail("EmitEarlyEvery(%v): give a positive number of milliseconds", e.earlyEvery)
+	}
+	if e.counted && e.earlyCount < 1 {
+		fail("EmitEarlyCount(%d): give 1 or more", e.earlyCount)
+	}
+	several := e.opens() || e.correct
+	switch {
+	case e.final && e.correct:
+		fail("EmitFinal promises one result for each window, and window.CorrectWithin sends more; use EmitOnClose for results that are corrected")
+	case e.final && several:
+		fail("EmitFinal promises one result for each window, and early results are more; leave EmitFinal out")
+	case e.discard && e.retract:
+		fail("Discarding and Retracting: there is nothing to take back, since each result counts; choose one")
+	case e.retract && e.onClose && !several:
+		fail("Retracting: each window has one result only; add EmitEarlyEvery, EmitEarlyCount or window.CorrectWithin, or leave it out")
+	case e.discard && !several:
+		fail("Discarding: each window has one result only; add EmitEarlyEvery, EmitEarlyCount or window.CorrectWithin, or leave it out")
+	case e.discard && !e.onClose:
+		fail("Discarding: a result for each update would be that of one record; add EmitOnClose, or use the stream as it is")
+	}
+	return e
+}
+
+// keepsPanes says whether it must be remembered of each window which results it has given.
+func (e *emission) keepsPanes() bool {
+	return e.opens() || e.onClose && e.correct
+}
+
+// behind checks an aggregate against what the windows in front of it send.
+func (b *Builder) behind(store string, past revised, w *windowing, canSubtract bool, e *emission) {
+	switch {
+	case past.retract && !canSubtract:
+		b.fail("store %q: the windows made at %s take results back, and this aggregate cannot subtract; give it an Aggregator with Subtract, by AggregateWith", store, past.at)
+	case past.upserts && !e.accept:
+		b.fail("store %q: the windows made at %s correct their results, and a corrected result would be counted again here; let them retract, by window.CorrectWithin(…).Retract(), or say AcceptRevisions()", store, past.at)
+	case w != nil && past.horizon > w.late.CorrectMillis() && !e.accept:
+		b.fail("store %q: the windows made at %s send corrections for %v after they have closed, and these windows take none, or for less long, so that corrections would be late; give them window.CorrectWithin of as much, or say AcceptRevisions()",
+			store, past.at, fmt.Sprint(time.Duration(past.horizon)*time.Millisecond))
+	}
+}
