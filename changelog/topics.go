@@ -21,6 +21,7 @@ const (
 	// reading on: it cannot have missed a deletion.
 	deleteRetention = 7 * 24 * time.Hour
 	anyTimestamp    = "9223372036854775807"
+	smallSegment    = "52428800" // bytes
 )
 
 // Topic returns the name of a store's changelog topic, as Kafka Streams names it: <app>-<store>-changelog.
@@ -29,7 +30,7 @@ func Topic(app, store string) string { return app + "-" + store + changelogSuffi
 // RepartitionTopic returns the name of a repartition topic, as Kafka Streams names it: <app>-<name>-repartition.
 func RepartitionTopic(app, name string) string { return app + "-" + name + repartitionSuffix }
 
-// MetaTopic returns the name of the compacted topic in which an app keeps what is too big to commit along with offsets:
+// MetaTopic returns the name of the compacted topic in which an app keeps what is too long for the metadata of offsets:
 // <app>-meta-changelog.
 func MetaTopic(app string) string { return Topic(app, metaStore) }
 
@@ -104,14 +105,19 @@ func Configs(spec state.Spec) map[string]string {
 	return c
 }
 
-// MetaConfigs returns the configuration of the topic named by MetaTopic.
-func MetaConfigs() map[string]string { return Configs(state.Spec{Kind: state.KeyValueKind}) }
+// MetaConfigs returns the configuration of the topic named by MetaTopic. Each commit that needs it writes the same few keys again, so
+// that its segments are small: compaction leaves the last one alone.
+func MetaConfigs() map[string]string {
+	c := Configs(state.Spec{Kind: state.KeyValueKind})
+	c["segment.bytes"] = smallSegment
+	return c
+}
 
 // RepartitionConfigs returns the configuration of a repartition topic. Its records are deleted once they are processed.
 func RepartitionConfigs() map[string]string {
 	c := internal("delete")
 	c["retention.ms"] = "-1"
-	c["segment.bytes"] = "52428800"
+	c["segment.bytes"] = smallSegment
 	return c
 }
 

@@ -26,6 +26,9 @@ type App struct {
 	started atomic.Bool
 	quiet   quiet
 	made    []internalTopic // by this process, just now
+	// meta is where clocks are kept that do not fit into the metadata of offsets. Who makes it holds metaBusy.
+	meta     atomic.Pointer[meta]
+	metaBusy chan struct{}
 	// Set by Run before any worker starts, and not changed then.
 	client   *kgo.Client
 	adm      *kadm.Client
@@ -56,7 +59,7 @@ func New(c Config) (*App, error) {
 	}
 	return &App{
 		set: set, log: set.Logger.With("app", set.AppID), states: make([]atomic.Pointer[workerSnapshot], set.Workers),
-		stalls: make([]atomic.Pointer[Stall], set.Workers),
+		stalls: make([]atomic.Pointer[Stall], set.Workers), metaBusy: make(chan struct{}, 1),
 	}, nil
 }
 

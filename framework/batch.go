@@ -23,6 +23,7 @@ type batch struct {
 	at      time.Time
 	tasks   []batchTask
 	offsets []offset
+	away    []*awaySource // of offsets, those whose clocks are elsewhere
 	records int
 
 	flushes []int // how many records are produced before each flush but the last
@@ -118,6 +119,7 @@ type writer struct {
 	group      int // how many suspects may share a batch
 	// reportsLast: watermark reports are written after the commit, since what is written before is not taken back if it fails.
 	reportsLast bool
+	meta        func(context.Context) (*meta, error)
 }
 
 const recordChunk = 1024
@@ -168,7 +170,7 @@ func (w *writer) send(ctx context.Context, c committer, b *batch) error {
 
 // write makes records of everything that a task's cut holds: changes of state, outputs, and behind them the watermark reports. The task
 // is frozen, and may be stepped meanwhile.
-func (w *writer) write(b *batch, bt *batchTask, now time.Time) error {
+func (w *writer) write(ctx context.Context, b *batch, bt *batchTask, now time.Time) error {
 	t, cut := bt.task, bt.run.Cut()
 	bt.positions, bt.latest = make([]*state.Position, len(t.sub.sub.Stores)), make([]int64, len(t.sub.sub.Stores))
 	if err := w.mutations(b, bt, &cut, now); err != nil {
@@ -181,7 +183,7 @@ func (w *writer) write(b *batch, bt *batchTask, now time.Time) error {
 	}
 	w.laterReports(bt, &cut)
 	w.reports(b, t, cut.Reports, now)
-	return w.offsets(b, bt, &cut, now)
+	return w.offsets(ctx, b, bt, &cut, now)
 }
 
 func (w *writer) mutations(b *batch, bt *batchTask, cut *engine.Cut, now time.Time) error {
@@ -286,7 +288,7 @@ func (w *writer) reports(b *batch, t *task, reports []engine.SinkReport, now tim
 
 // offsets adds the positions of all the task's inputs, those that have not moved too: they carry the number of the transaction and
 // the clocks, and the fence.
-func (w *writer) offsets(b *batch, bt *batchTask, cut *engine.Cut, now time.Time) error {
+func (w *writer) offsets(ctx context.Context, b *batch, bt *batchTask, cut *engine.Cut, now time.Time) error {
 	t := bt.task
 	first := len(b.offsets)
 	defer func() { bt.offsets = b.offsets[first:] }()
@@ -296,15 +298,16 @@ func (w *writer) offsets(b *batch, bt *batchTask, cut *engine.Cut, now time.Time
 			commit.Operators = cut.Operators
 		}
 		o := offset{topicPartition{t.sub.sources[sc.Source], t.id.Partition}, sc.Offset, wire.EncodeCommit(commit)}
-		if len(o.metadata) > wire.MaxMetadata {
-			return fatal("task %s: event time at %s[%d] takes %d bytes of offset metadata, of which a broker takes %d: fewer tasks may write that topic, and fewer operators may keep event time in one sub-topology",
-				t.id, o.topic, o.partition, len(o.metadata), wire.MaxMetadata)
-		}
 		if planted == offsetByOne {
 			o.offset = max(o.offset-1, 0)
 		}
 		if planted != movedOffsetsOnly || moved(w, o) {
 			b.offsets = append(b.offsets, o)
+			if len(o.metadata) > wire.MaxMetadata {
+				if err := w.away(ctx, b, bt, sc.Source, commit, now); err != nil {
+					return err
+				}
+			}
 		}
 		src := &t.sub.sub.Sources[sc.Source]
 		if src.Table && t.sub.changelogs[src.Store] == "" {

@@ -65,7 +65,7 @@ func (w *worker) takeOff(ctx context.Context) error {
 // fly is what the goroutine does.
 func (w *worker) fly(ctx context.Context, f *flight, after time.Time) {
 	for i := range f.b.tasks {
-		if f.err = w.writer.write(f.b, &f.b.tasks[i], f.b.at); f.err != nil {
+		if f.err = w.writer.write(ctx, f.b, &f.b.tasks[i], f.b.at); f.err != nil {
 			return
 		}
 	}
@@ -86,6 +86,7 @@ func (w *worker) fly(ctx context.Context, f *flight, after time.Time) {
 	if f.b.failure() != nil || f.b.refusal() != nil {
 		return // the session would commit what did get through
 	}
+	f.b.refer()
 	f.asked = true
 	f.ok, f.err = w.commits.commit(ctx, f.b.offsets)
 }

@@ -94,8 +94,14 @@ type internalTopic struct {
 	name       string
 	partitions int32
 	sub        int
-	store      int // index of the store of a changelog, -1 for a repartition topic
+	store      int // index of the store of a changelog, or what follows
 }
+
+// What an internal topic is that is no changelog of a store.
+const (
+	repartitioned = -1
+	metaRecords   = -2 // of any number of partitions: each record is referred to by where it is
+)
 
 // resolve lays the plan over the topics that the user made, counted in have. It returns the layout, without ids, and the topics
 // that have to be there besides. Counts follow the records: a sub-topology has one task for each partition of its widest source,
@@ -121,7 +127,7 @@ func resolve(plan *graph.Plan, n naming, have map[string]int32) (*layout, []inte
 			lay.source[topic] = sourceRef{si, i}
 			lay.topics[topic] = topicInfo{partitions: c}
 			if sub.Sources[i].Repartition {
-				made = append(made, internalTopic{name: topic, partitions: c, sub: si, store: -1})
+				made = append(made, internalTopic{name: topic, partitions: c, sub: si, store: repartitioned})
 			}
 		}
 		lay.subs = append(lay.subs, sl)

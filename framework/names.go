@@ -20,8 +20,11 @@ func namesOf(app string) naming {
 // internalConfigs is how a topic of the app's is to be configured.
 func internalConfigs(lay *layout, t internalTopic) map[string]*string {
 	configs := changelog.RepartitionConfigs()
-	if t.store >= 0 {
+	switch {
+	case t.store >= 0:
 		configs = changelog.Configs(lay.subs[t.sub].sub.Stores[t.store])
+	case t.store == metaRecords:
+		configs = changelog.MetaConfigs()
 	}
 	out := make(map[string]*string, len(configs))
 	for k, v := range maps.All(configs) {

@@ -24,10 +24,27 @@ type mark struct {
 type committed struct {
 	offset int64 // -1 if there is none
 	commit wire.Commit
+	away   *wire.Reference // where the rest of commit is, if it is not here
 }
 
 func (c committed) mark() mark {
 	return mark{c.commit.TransactionalID, c.commit.Sequence}
+}
+
+func (c *committed) decode(metadata string) error {
+	ref, away, err := wire.DecodeReference(metadata)
+	if err != nil {
+		return err
+	}
+	if away {
+		c.away, c.commit = &ref, wire.Commit{TransactionalID: ref.TransactionalID, Sequence: ref.Sequence}
+		return nil
+	}
+	commit, ours, err := wire.DecodeCommit(metadata)
+	if ours {
+		c.commit = commit
+	}
+	return err
 }
 
 // unstableWait is how long to wait for a transaction that has the offset pending.
@@ -106,12 +123,8 @@ func fetchStable(ctx context.Context, cl *kgo.Client, group string, topics map[s
 			}
 			c := committed{offset: max(p.Offset, -1)}
 			if p.Metadata != nil {
-				commit, ours, err := wire.DecodeCommit(*p.Metadata)
-				if err != nil {
+				if err := c.decode(*p.Metadata); err != nil {
 					return nil, fatal("the metadata of the committed offset of %s[%d] cannot be read: %w", tp.topic, tp.partition, err)
-				}
-				if ours {
-					c.commit = commit
 				}
 			}
 			out[tp] = c

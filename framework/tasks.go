@@ -39,6 +39,7 @@ type builtInput struct {
 	offset int64
 	none   bool // no position had been committed; offset is the start of the log
 	commit wire.Commit
+	slot   uint8
 	readTo int64
 	lost   int64 // offsets
 }
@@ -333,6 +334,9 @@ func (w *worker) make(ctx context.Context, out *built, id engine.TaskID, sub *su
 	if planted == trustNo {
 		believed(position)
 	}
+	if err := a.fetchClocks(ctx, position); err != nil {
+		return err
+	}
 	starts, err := listOffset(ctx, a.adm, logStart, parts)
 	if err != nil {
 		return err
@@ -344,7 +348,7 @@ func (w *worker) make(ctx context.Context, out *built, id engine.TaskID, sub *su
 	}
 	out.inputs = make(map[topicPartition]builtInput)
 	for _, tp := range parts {
-		in := builtInput{offset: position[tp].offset, commit: position[tp].commit, readTo: ends[tp]}
+		in := builtInput{offset: position[tp].offset, commit: position[tp].commit, slot: slotOf(position[tp].away), readTo: ends[tp]}
 		switch {
 		case in.offset < 0:
 			in.offset, in.none = starts[tp], true
@@ -444,7 +448,7 @@ func (w *worker) launch(t *task, b *built) error {
 			in.readTo = got.readTo
 		}
 		w.tally.Lost += got.lost
-		in.mark = committed{commit: got.commit}.mark()
+		in.mark, in.slot = committed{commit: got.commit}.mark(), got.slot
 		in.committed = 0
 		if !got.none {
 			in.committed = got.offset

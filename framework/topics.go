@@ -51,6 +51,11 @@ func (a *App) prepare(ctx context.Context) (*layout, error) {
 		}
 		lay.topics[topic] = topicInfo{partitions: info.partitions, id: d.ID}
 	}
+	if lay.outgrows() {
+		if _, err := a.metaTopic(ctx, lay); err != nil {
+			return nil, err
+		}
+	}
 	a.readSettings(ctx, lay, outputs)
 	return lay, nil
 }
@@ -258,7 +263,7 @@ func (a *App) createMissing(ctx context.Context, lay *layout, internal []interna
 	for _, t := range internal {
 		d, ok := details[t.name]
 		switch {
-		case ok && d.Err == nil && int32(len(d.Partitions)) == t.partitions:
+		case ok && d.Err == nil && (int32(len(d.Partitions)) == t.partitions || t.store == metaRecords && len(d.Partitions) > 0):
 			ready++
 			continue
 		case ok && d.Err == nil && len(d.Partitions) > 0:

@@ -217,6 +217,9 @@ func (w *worker) apply(b *batch, verdicts map[topicPartition]verdict) {
 	if w.acquitted(b) { // before the tasks forget
 		w.refusals = 0
 	}
+	for _, a := range b.away {
+		a.in.slot = a.ref.Slot
+	}
 	for i, bt := range b.tasks {
 		t := bt.task
 		if t.run != bt.run {

@@ -130,7 +130,8 @@ type input struct {
 	pushed  int64  // the next offset that the client has to deliver
 	// committed is the position that the group is known to have, 0 if none.
 	committed int64
-	mark      mark // of the transaction that committed the position
+	mark      mark  // of the transaction that committed the position
+	slot      uint8 // of the meta topic, where the committed clocks are if they are there
 	paused    bool
 	readTo    int64     // of a table: streams wait until it has been read up to there
 	heard     time.Time // when the client last delivered something, or somebody looked
@@ -142,7 +143,7 @@ func newWorker(a *App, id int) *worker {
 	w := &worker{
 		app: a, id: id, log: a.log.With("worker", id),
 		tasks: make(map[engine.TaskID]*task), routes: make(map[topicPartition]*input),
-		writer: writer{layout: a.layout, reportsLast: a.set.Guarantee == AtLeastOnce}, tally: tally{drops: newDrops(a.layout)},
+		writer: writer{layout: a.layout, reportsLast: a.set.Guarantee == AtLeastOnce, meta: func(ctx context.Context) (*meta, error) { return a.metaTopic(ctx, a.layout) }}, tally: tally{drops: newDrops(a.layout)},
 	}
 	w.setState(Starting)
 	w.publish(time.Now())

@@ -160,6 +160,11 @@ var errDiverged = errors.New("the log was truncated below the position")
 // fetch reads committed records from offset on. epoch is that of the record before it, -1 if unknown; batches from bound on do
 // not count for the epoch.
 func (r *Restorer) fetch(ctx context.Context, p partition, at place, offset int64, epoch int32, bound int64) (fetched, error) {
+	return r.fetchAt(ctx, isolation, isolationLevel(), p, at, offset, epoch, bound)
+}
+
+// fetchAt is fetch at an isolation level, which Kafka and the client each have an own name for.
+func (r *Restorer) fetchAt(ctx context.Context, isolation int8, level kgo.IsolationLevel, p partition, at place, offset int64, epoch int32, bound int64) (fetched, error) {
 	req := kmsg.NewPtrFetchRequest()
 	req.IsolationLevel = isolation
 	req.MaxBytes = r.fetchBytes
@@ -193,7 +198,7 @@ func (r *Restorer) fetch(ctx context.Context, p partition, at place, offset int6
 		return fetched{}, errDiverged
 	}
 	opts := kgo.ProcessFetchPartitionOpts{
-		KeepControlRecords: true, Offset: offset, IsolationLevel: isolationLevel(), Topic: p.topic, Partition: p.part,
+		KeepControlRecords: true, Offset: offset, IsolationLevel: level, Topic: p.topic, Partition: p.part,
 	}
 	fp, next := kgo.ProcessFetchPartition(opts, got, r.decompressor, nil)
 	f := fetched{records: fp.Records, next: next, epoch: lastEpoch(got.RecordBatches, min(next, bound)), stable: got.LastStableOffset, err: fp.Err}

@@ -51,7 +51,12 @@ var (
 
 func golden(t *testing.T) map[string][]byte {
 	t.Helper()
-	f, err := os.Open("testdata/format1.txt")
+	return goldenIn(t, "testdata/format1.txt")
+}
+
+func goldenIn(t *testing.T, file string) map[string][]byte {
+	t.Helper()
+	f, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}

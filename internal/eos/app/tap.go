@@ -74,6 +74,8 @@ func (t *tap) offsets(req *kmsg.TxnOffsetCommitRequest) {
 			}
 			if c, ours, err := wire.DecodeCommit(*p.Metadata); ours && err == nil {
 				h.Sequence = c.Sequence
+			} else if r, away, err := wire.DecodeReference(*p.Metadata); away && err == nil {
+				h.Sequence = r.Sequence
 			}
 		}
 	}
