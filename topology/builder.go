@@ -402,6 +402,21 @@ func (b *Builder) compile(id int, nodes []*meta) *graph.SubTopology {
 	return sub
 }
 
+// repartitionBefore names a repartition topic that m's records come from, "" if there is none.
+func (b *Builder) repartitionBefore(m *meta) string {
+	for _, s := range b.sources {
+		if s.m == m && s.src.Repartition {
+			return s.src.Topic
+		}
+	}
+	for _, u := range m.up {
+		if name := b.repartitionBefore(u); name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
 // upstream returns the sources that reach m by edges or through its stores.
 func upstream(m *meta, sources []*sourceDef) []int {
 	seen := map[*meta]bool{}

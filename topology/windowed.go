@@ -57,7 +57,7 @@ func Windowed[K, V any](g Grouped[K, V], def window.Definition, late window.Late
 				return consumer[K, V]{}, err
 			}
 			op := &windowOp[K, V]{
-				at: in.rt.At(), windows: w, horizon: late.CorrectMillis(), how: emit, key: g.key,
+				at: in.rt.At(), windows: w, horizon: late.CorrectMillis(), byChannel: late.Judge() == window.Channel, how: emit, key: g.key,
 				fold: f, store: store, guard: keyed[K, V](in, m, g.key), lateness: lateness{rt: in.rt, m: m, def: how, name: st.spec.Name},
 				w: graph.Unknown, sent: graph.Unknown, low: graph.Unknown, round: graph.Unknown,
 			}
@@ -106,6 +106,9 @@ func (w *windowing) retention() int64 {
 
 // connect checks the late policy against what the operator can know, and adds the sideline's sink.
 func (w *windowing) connect(def *storeDef) {
+	if name := w.b.repartitionBefore(def.owner); w.late.Judge() == window.Channel && name != "" {
+		w.b.fail("store %q: LateBy(window.Channel): the records come through repartition topic %q, and do not say which task wrote them; leave LateBy out, or window in front of the topic", def.spec.Name, name)
+	}
 	topic, ok := w.late.Topic()
 	if !ok {
 		return

@@ -22,15 +22,16 @@ import (
 // start of the earliest window that is not closed, whether it holds anything or not, since a record may still come for it.
 type windowOp[K, V any] struct {
 	lateness
-	at      *int
-	windows window.Windows
-	horizon int64 // of corrections
-	how     emission
-	key     serde.Serde[K]
-	fold    fold[window.Key[K], V]
-	store   graph.Expirer
-	panes   graph.Expirer // nil where results are not remembered
-	guard   func(Record[K, V]) (*Record[K, V], []byte, error)
+	at        *int
+	windows   window.Windows
+	horizon   int64 // of corrections
+	byChannel bool  // late is judged by the input partition's watermark, too
+	how       emission
+	key       serde.Serde[K]
+	fold      fold[window.Key[K], V]
+	store     graph.Expirer
+	panes     graph.Expirer // nil where results are not remembered
+	guard     func(Record[K, V]) (*Record[K, V], []byte, error)
 
 	w       int64 // the operator's own watermark
 	sent    int64 // what it last told those behind it
@@ -53,10 +54,14 @@ func (op *windowOp[K, V]) push(rec Record[K, V]) error {
 	}
 	op.missing = op.missing[:0]
 	took := false
+	judge := op.w // of what is gone
+	if op.byChannel {
+		judge = max(judge, op.rt.SourceWatermark())
+	}
 	for start := op.windows.First(r.Time); start <= r.Time; {
 		closed := window.Closed(op.windows, start, op.w)
 		switch {
-		case closed && !reopenClosed && op.gone(start):
+		case (closed || op.byChannel) && !reopenClosed && op.gone(start, judge):
 			op.missing = append(op.missing, graph.Interval{Start: start, End: op.windows.End(start)})
 		default:
 			took = true
@@ -76,26 +81,28 @@ func (op *windowOp[K, V]) push(rec Record[K, V]) error {
 		start = next
 	}
 	if len(op.missing) > 0 {
-		op.missed(r.Time, op.w, slices.Clone(op.missing), took)
+		op.missed(r.Time, judge, slices.Clone(op.missing), took)
 	} else if !took {
 		op.rt.Count(op.m.local, graph.NoWindow)
 	}
 	return nil
 }
 
-// gone says whether a window that has closed is too old to be corrected, too.
-func (op *windowOp[K, V]) gone(start int64) bool {
-	return op.horizon == 0 || start < op.floor()
+// gone says whether a window is closed at watermark w, and too old to be corrected.
+func (op *windowOp[K, V]) gone(start, w int64) bool {
+	return window.Closed(op.windows, start, w) && (op.horizon == 0 || start < op.floorAt(w))
 }
 
 // hold is the start of the earliest window that is not closed, and floor of the earliest that is not gone.
 func (op *windowOp[K, V]) hold() int64 { return window.Hold(op.windows, op.w) }
 
-func (op *windowOp[K, V]) floor() int64 {
+func (op *windowOp[K, V]) floor() int64 { return op.floorAt(op.w) }
+
+func (op *windowOp[K, V]) floorAt(w int64) int64 {
 	if op.horizon == 0 {
-		return op.hold()
+		return window.Hold(op.windows, w)
 	}
-	return window.Open(op.windows, op.w, op.windows.GraceMillis()+op.horizon)
+	return window.Open(op.windows, w, op.windows.GraceMillis()+op.horizon)
 }
 
 func (op *windowOp[K, V]) advance(w int64) {

@@ -23,7 +23,21 @@ type Late struct {
 	within  time.Duration
 	correct bool
 	retract bool
+	judge   Judge
 }
+
+// Judge is by whose watermark a record is found late.
+type Judge uint8
+
+const (
+	// Operator judges by the watermark of the windows: the smallest over all that feeds them. A record is late only if its window is
+	// over, so this loses the least. Which records of several partitions that is depends on how fast each was read.
+	Operator Judge = iota
+	// Channel judges by the watermark of the input partition that the record came from, as the records before it in that partition
+	// made it. What is late is then a function of that partition's records alone, the same in every run, but for a partition that
+	// had been idle: the windows do not wait for such, and what is over stays over.
+	Channel
+)
 
 type lateKind uint8
 
@@ -108,6 +122,17 @@ func (c Correction) Otherwise(l Late) Late {
 	return l
 }
 
+// LateBy returns the same policy with another judge of what is late. The default
+// is [Operator]. Behind a repartition topic there is no [Channel], since its
+// records do not say which task wrote them: Build refuses it there.
+func (l Late) LateBy(j Judge) Late {
+	l.judge = j
+	return l
+}
+
+// Judge returns what LateBy has set.
+func (l Late) Judge() Judge { return l.judge }
+
 // Topic returns the topic of [Sideline]; the bool is false for other policies.
 func (l Late) Topic() (string, bool) { return l.topic, l.kind == lateSideline }
 
@@ -142,13 +167,16 @@ func (l Late) Validate() error {
 }
 
 // String returns "drop", "sideline(topic)", or "unset"; "correct(2h0m0s, upsert) else drop".
-func (l Late) String() string {
+func (l Late) String() (out string) {
 	s := "unset"
 	switch l.kind {
 	case lateDrop:
 		s = "drop"
 	case lateSideline:
 		s = fmt.Sprintf("sideline(%s)", l.topic)
+	}
+	if l.judge == Channel {
+		defer func() { out += ", late by channel" }()
 	}
 	if !l.correct {
 		return s

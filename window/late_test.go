@@ -240,6 +240,8 @@ func TestLate(t *testing.T) {
 		{window.Sideline(""), "", true, "sideline()", "window: Sideline: the topic has no name"},
 		{window.Late{}, "", false, "unset", "window: no late policy: choose window.Drop(), window.Sideline(topic) or window.CorrectWithin(d).Otherwise(…)"},
 		{window.CorrectWithin(time.Hour).Otherwise(window.Drop()), "", false, "correct(1h0m0s, upsert) else drop", ""},
+		{window.Drop().LateBy(window.Channel), "", false, "drop, late by channel", ""},
+		{window.CorrectWithin(time.Hour).Otherwise(window.Drop().LateBy(window.Channel)), "", false, "correct(1h0m0s, upsert) else drop, late by channel", ""},
 		{
 			window.CorrectWithin(time.Hour).Retract().Otherwise(window.Sideline("l")), "l", true,
 			"correct(1h0m0s, retract) else sideline(l)", "",
