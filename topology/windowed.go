@@ -31,15 +31,23 @@ func Windowed[K, V any](g Grouped[K, V], def window.Definition, late window.Late
 	if g.window != nil {
 		b.fail("Windowed: the group is windowed already; aggregate it, and window the result")
 	}
+	b.check(late.Validate())
+	how := &windowing{b: b, late: late, kind: state.WindowKind}
+	out := Grouped[window.Key[K], V]{b: b, m: g.m, window: how}
+	if n, ok := def.(window.CountWindows); ok {
+		b.check(n.Validate())
+		how.oneToOne = true
+		out.key = window.KeySerde(g.key).For(n)
+		windowedByCount(g, &out, n)
+		return out
+	}
 	w, ok := def.(window.Windows)
 	if !ok {
 		b.fail("Windowed: %v is no window.Windows; use one that package window makes, or implement that", def)
 		w = window.Global()
 	}
 	b.check(w.Validate())
-	b.check(late.Validate())
-	how := &windowing{b: b, windows: w, late: late, kind: state.WindowKind}
-	out := Grouped[window.Key[K], V]{b: b, m: g.m, window: how, key: window.KeySerde(g.key).For(w)}
+	how.windows, out.key = w, window.KeySerde(g.key).For(w)
 	if g.n == nil {
 		out.input = func(*storeDef, emission, func(*instance, state.Store) (fold[window.Key[K], V], error)) {}
 		return out

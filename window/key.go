@@ -43,9 +43,9 @@ func (k Key[K]) Interval() (start, end time.Time) {
 // It allocates what the inner serde does, and aliases what that aliases.
 type KeyCodec[K any] struct {
 	inner  serde.Serde[K]
-	ends   Windows // nil if not known
-	sizeMs int64   // of windows that have one, math.MaxInt64 otherwise
-	err    error   // what is wrong with the size
+	ends   Ends  // nil if not known
+	sizeMs int64 // of windows that have one, math.MaxInt64 otherwise
+	err    error // what is wrong with the size
 }
 
 // KeySerde makes the serde of windowed keys with this serde for the inner key.
@@ -53,8 +53,11 @@ func KeySerde[K any](inner serde.Serde[K]) KeyCodec[K] {
 	return KeyCodec[K]{inner: inner, sizeMs: math.MaxInt64}
 }
 
+// Ends is what knows the end of a window by its start: [Windows], [CountWindows].
+type Ends interface{ End(start int64) int64 }
+
 // For returns the codec for these windows, with which Decode knows the end.
-func (c KeyCodec[K]) For(w Windows) KeyCodec[K] {
+func (c KeyCodec[K]) For(w Ends) KeyCodec[K] {
 	c.ends, c.sizeMs, c.err = w, math.MaxInt64, nil
 	if f, ok := w.(Fixed); ok {
 		c.sizeMs = f.sizeMs
