@@ -82,6 +82,8 @@ type storeDef struct {
 	spec  state.Spec
 	owner *meta
 	local int
+
+	timers bool // it holds the timers of a processor
 }
 
 // instance is one task's closures being made.

@@ -3,7 +3,7 @@ package topology
 import (
 	"errors"
 	"fmt"
-	"math"
+	"slices"
 	"time"
 
 	"github.com/headrace/headrace/internal/graph"
@@ -26,11 +26,11 @@ type Processor[K, V, K2, V2 any] interface {
 	Process(r Record[K, V], out Emitter[K2, V2]) error
 }
 
-// StoreSpec is a typed store handle: state.KeyValueOf and state.WindowsOf make them.
+// StoreSpec is a typed store handle: state.KeyValueOf, state.WindowsOf, EventTimers and WallClockTimers make them.
 type StoreSpec interface{ Spec() state.Spec }
 
 // Process runs a processor of one's own. newP is called once for each task. The stores that it uses are named here, and opened in
-// Init; a store belongs to the operator that names it first, and others may share it; that of a TableFrom they can only read. With stores it needs the stream's key, as
+// Init; a store belongs to the operator that names it first, and others may share it; that of a TableFrom they can only read, and timers are of one operator alone. With stores it needs the stream's key, as
 // every keyed operator, and null keys are dropped and counted; without, any record passes. Null values arrive, if the stream keeps
 // them. Behind it the stream has no key to work by: see GroupBy. Kafka Streams: KStream.process.
 func Process[P Processor[K, V, K2, V2], K, V, K2, V2 any](s Stream[K, V], name string, newP func() P, stores ...StoreSpec) Stream[K2, V2] {
@@ -47,6 +47,11 @@ func Process[P Processor[K, V, K2, V2], K, V, K2, V2 any](s Stream[K, V], name s
 	for i, st := range stores {
 		if isNil(st) {
 			b.fail("Process %q: store %d of %d is nil; give a handle, as state.KeyValueOf and state.WindowsOf make them", name, i+1, len(stores))
+			continue
+		}
+		if timers, ok := st.(timersSpec); ok {
+			b.check(timers.timers())
+			b.store(m, st.Spec()).timers = true
 			continue
 		}
 		b.share(m, st.Spec())
@@ -78,6 +83,9 @@ func Process[P Processor[K, V, K2, V2], K, V, K2, V2 any](s Stream[K, V], name s
 		if err := t.whole(p.Init(t, emit)); err != nil {
 			return consumer[K, V]{}, fmt.Errorf("processor %s: Init: %w", name, err)
 		}
+		if err := t.allOpened(); err != nil {
+			return consumer[K, V]{}, fmt.Errorf("processor %s: Init: %w", name, err)
+		}
 		t.init = false
 		in.clocks = append(in.clocks, &taskClock{t: t})
 		return consumer[K, V]{advance: t.onAdvance, push: func(r Record[K, V]) error {
@@ -99,6 +107,10 @@ func (b *Builder) share(m *meta, spec state.Spec) {
 		if def.spec.Name != spec.Name {
 			continue
 		}
+		if def.timers {
+			b.fail("store %q: it holds the timers of %s, and nobody else can use it", spec.Name, def.owner.name)
+			return
+		}
 		if def.spec.Kind != spec.Kind {
 			b.fail("store %q: used as a %s store here, and as a %s store where it was named first", spec.Name, spec.Kind, def.spec.Kind)
 			return
@@ -119,6 +131,7 @@ type Task struct {
 	w, sent int64
 	stream  []punctuation // by event time
 	wall    []punctuation // by wall time
+	timers  []*timerQueue
 
 	failed error // of an emit in the call in progress
 }
@@ -131,17 +144,6 @@ func (t *Task) whole(err error) error {
 	return err
 }
 
-// punctuation fires at multiples of every: of the epoch for event time, of when it was scheduled for wall time.
-type punctuation struct {
-	every int64
-	start int64
-	due   int64
-	f     func(time.Time) error
-}
-
-// never is when a punctuation is due whose next time would be past the end of time.
-const never = math.MaxInt64
-
 var errPanic = errors.New("topology: an operator behind this one panicked while it emitted, and it recovered; let the panic pass")
 
 var (
@@ -151,12 +153,19 @@ var (
 
 // OpenStore lets typed handles open on a task: seen.Open(t). It works in Init, for the stores named in Process.
 func (t *Task) OpenStore(name string, kind state.Kind) (state.Store, error) {
+	return t.open(name, kind, false)
+}
+
+func (t *Task) open(name string, kind state.Kind, timers bool) (state.Store, error) {
 	if !t.init {
 		return nil, errNotInit
 	}
 	for _, def := range t.m.stores {
 		if def.spec.Name != name {
 			continue
+		}
+		if def.timers != timers {
+			return nil, fmt.Errorf("topology: store %q of processor %s: what is named in Process are timers, and what is opened is not, or the other way round; use one handle for both", name, t.m.name)
 		}
 		st, err := t.rt.OpenStore(name, kind)
 		if topic := def.spec.SourceTopic; topic != "" && err == nil {
@@ -219,104 +228,11 @@ func (t *Task) schedule(list *[]punctuation, every time.Duration, start int64, f
 	return nil
 }
 
-// onAdvance moves the watermark. The next operator hears of it when what it made due has fired.
-func (t *Task) onAdvance(w int64) {
-	t.w = max(t.w, w)
-	if t.pending() == nil {
-		t.forward()
-	}
-}
-
-func (t *Task) forward() {
-	if t.w > t.sent {
-		t.sent = t.w
-		t.advance(t.w)
-	}
-}
-
-// pending is the first punctuation that event time has made due.
-func (t *Task) pending() *punctuation {
-	if t.w == graph.Unknown {
-		return nil
-	}
-	for i := range t.stream {
-		if due := t.stream[i].due; t.w >= due && due != never {
-			return &t.stream[i]
-		}
-	}
-	return nil
-}
-
-func (t *Task) ticked(now int64) *punctuation {
-	for i := range t.wall {
-		if now >= t.wall[i].due {
-			return &t.wall[i]
-		}
-	}
-	return nil
-}
-
-// taskClock is a processor's clock as the engine sees it.
-type taskClock struct {
-	t      *Task
-	firing *punctuation
-	at     int64
-}
-
-func (c *taskClock) Name() string     { return c.t.m.name }
-func (c *taskClock) Node() int        { return c.t.m.local }
-func (c *taskClock) Watermark() int64 { return c.t.w }
-
-func (c *taskClock) Due(now int64) bool { return c.t.pending() != nil || c.t.ticked(now) != nil }
-
-func (c *taskClock) Fire(now int64) error {
-	if c.firing, c.at = c.t.pending(), c.t.w; c.firing == nil {
-		if c.firing, c.at = c.t.ticked(now), now; c.firing == nil {
-			return nil
-		}
-	}
-	c.t.rt.SetTime(c.at)
-	c.t.failed = nil
-	return c.t.whole(c.firing.f(time.UnixMilli(c.at).UTC()))
-}
-
-// Fired moves the punctuation to the next multiple behind the time at which it fired, whether it failed or not.
-func (c *taskClock) Fired(bool) error {
-	if p := c.firing; p != nil {
-		p.due = never
-		past := (c.at - p.start) % p.every
-		if past < 0 {
-			past += p.every
-		}
-		if left := p.every - past; c.at <= math.MaxInt64-left {
-			p.due = c.at + left
-		}
-		c.firing = nil
-	}
-	if c.t.pending() == nil {
-		c.t.forward()
-	}
-	return nil
-}
-
-// Save keeps the watermark and when each event-time punctuation fires next.
-func (c *taskClock) Save(dst []int64) []int64 {
-	dst = append(dst, c.t.w)
-	for i := range c.t.stream {
-		dst = append(dst, c.t.stream[i].due)
-	}
-	return dst
-}
-
-// Load takes what Save gave. Where the number of punctuations has changed since, they start anew.
-func (c *taskClock) Load(v []int64) error {
-	if len(v) == 0 {
-		return errors.New("no values, want the watermark at least")
-	}
-	c.t.w = v[0]
-	if len(v) == 1+len(c.t.stream) && !timersForgotten {
-		for i := range c.t.stream {
-			c.t.stream[i].due = v[1+i]
+// allOpened says which timers nobody has opened. Those that were set would never fire, and hold nothing.
+func (t *Task) allOpened() error {
+	for _, def := range t.m.stores {
+		if def.timers && !slices.ContainsFunc(t.timers, func(q *timerQueue) bool { return q.name == def.spec.Name }) {
+			return fmt.Errorf("topology: timers %q are named in Process, and not opened; open them, with the function that they call", def.spec.Name)
 		}
 	}
 	return nil

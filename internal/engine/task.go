@@ -304,6 +304,7 @@ func (r runtime) At() *int                 { return &r.t.at }
 func (r runtime) Record() *graph.Raw       { return r.t.record }
 func (r runtime) SetTime(ms int64)         { r.t.time = ms }
 func (r runtime) Now() int64               { return r.t.now }
+func (r runtime) Look()                    { r.t.lookDue = true }
 
 func (r runtime) SourceWatermark() int64 {
 	if r.t.record == nil {

@@ -217,6 +217,8 @@ type Runtime interface {
 	Count(node int, reason Reason)
 	// Now is the wall time of the step, in Unix milliseconds.
 	Now() int64
+	// Look has the clocks asked what is due before the next record: something has become due, or gone on, though no time has moved.
+	Look()
 }
 
 // Missed says what a record came too late for.
