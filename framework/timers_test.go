@@ -47,7 +47,7 @@ func (p *reminder) Init(t *topology.Task, out topology.Emitter[string, string]) 
 			return err
 		}
 		if n+1 < rounds {
-			if err := p.reminders.Set(key, at.Add(10 * time.Second)); err != nil {
+			if err := p.reminders.Set(key, at.Add(10*time.Second)); err != nil {
 				return err
 			}
 		}

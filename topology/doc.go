@@ -40,6 +40,9 @@
 // timeout; a source that has quiet partitions needs a record in each now and then. Kafka Streams takes the largest time instead,
 // task by task.
 //
+// Processors are told of time by punctuations, for all keys at once, and by timers, for each key: Task.EveryStreamTime, EventTimers
+// and their kin for the wall clock.
+//
 // # Building
 //
 // Build reports what is wrong with all of it at once, each with the place. One thing that Kafka Streams allows is an error here: a

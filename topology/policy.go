@@ -19,7 +19,7 @@ type ErrorPolicy struct{ p graph.Policy }
 func Fail() ErrorPolicy { return ErrorPolicy{graph.Policy{Action: graph.Fail}} }
 
 // Skip leaves the record out, counts it by operator and reason, and logs where it is, at the most one for an operator in ten seconds. Of what time has made due it leaves out the one
-// window or punctuation. A record of a table that cannot be decoded deletes its key. Kafka Streams:
+// window, punctuation or timer. A record of a table that cannot be decoded deletes its key. Kafka Streams:
 // LogAndContinueProcessingExceptionHandler.
 func Skip() ErrorPolicy { return ErrorPolicy{graph.Policy{Action: graph.Skip}} }
 

@@ -35,12 +35,6 @@ type timerQueue struct {
 // timerBatch is how many entries one look into the index finds at most.
 const timerBatch = 256
 
-// ready says whether there may be something due at the limit.
-func (q *timerQueue) ready(limit int64) bool {
-	at, ok := q.next()
-	return ok && at <= limit
-}
-
 // next is a time before which nothing is due; false if nothing is at all.
 func (q *timerQueue) next() (int64, bool) {
 	if len(q.due) > 0 {

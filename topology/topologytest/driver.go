@@ -152,7 +152,7 @@ func (d *Driver) Try(f func()) (err error) {
 // Now returns the wall time.
 func (d *Driver) Now() time.Time { return time.UnixMilli(d.now).UTC() }
 
-// Advance moves the wall clock, and then does what wall-clock punctuations make due, unless the driver is Manual.
+// Advance moves the wall clock, and then does what that makes due, unless the driver is Manual.
 func (d *Driver) Advance(by time.Duration) {
 	d.helper()
 	if by < 0 {

@@ -130,7 +130,7 @@ func (d *Driver) step(n int) int {
 	return done
 }
 
-// Step gives every task up to n units of work: a record, a watermark report, a window to close, a punctuation to fire. It returns
+// Step gives every task up to n units of work: a record, a watermark report, a window to close, a punctuation or a timer to fire. It returns
 // how many units were done, and commits nothing.
 func (d *Driver) Step(n int) int {
 	d.helper()
