@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strconv"
+	"strings"
 )
 
 // ErrFormat is wrapped by the error for bytes whose format number is not known here: a newer program has written them.
@@ -19,32 +22,50 @@ func appendTime(dst []byte, t int64) []byte {
 	return binary.AppendUvarint(dst, uint64(t)<<1^uint64(t>>63)+1)
 }
 
+func appendTimes(dst []byte, times []int64) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(times)))
+	for _, t := range times {
+		dst = appendTime(dst, t)
+	}
+	return dst
+}
+
 func appendString(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
 }
 
 // reader takes values off bytes that nobody has vouched for. The first failure stays; after it every value is zero.
 type reader struct {
-	what string
-	b    []byte
-	err  error
+	what   string
+	format byte
+	b      []byte
+	err    error
 }
 
-// read starts on b, whose first byte must be the format number known.
-func read(what string, b []byte, known byte) reader {
+// read starts on b, whose first byte must be one of the format numbers known.
+func read(what string, b []byte, known ...byte) reader {
 	r := reader{what: what, b: b}
 	if len(b) == 0 {
 		r.fail("there are none")
 		return r
 	}
-	if b[0] != known {
-		r.err = fmt.Errorf("wire: %s: %w %d: this program knows format %d only; a newer one has written it, so run that or a newer one",
-			what, ErrFormat, b[0], known)
+	if !slices.Contains(known, b[0]) {
+		r.err = fmt.Errorf("wire: %s: %w %d: this program knows format %s only; a newer one has written it, so run that or a newer one",
+			what, ErrFormat, b[0], formats(known))
 		r.b = nil
 		return r
 	}
-	r.b = b[1:]
+	r.format, r.b = b[0], b[1:]
 	return r
+}
+
+// formats are numbers for people: "1", "1 and 2".
+func formats(known []byte) string {
+	var names []string
+	for _, n := range known {
+		names = append(names, strconv.Itoa(int(n)))
+	}
+	return strings.Join(names, " and ")
 }
 
 func (r *reader) fail(why string) {
@@ -77,6 +98,19 @@ func (r *reader) int32() int32 {
 func (r *reader) time() int64 {
 	v := r.uvarint() - 1
 	return int64(v>>1) ^ -int64(v&1)
+}
+
+// times reads what appendTimes appended, nil for none.
+func (r *reader) times() []int64 {
+	n := r.count(1)
+	if n == 0 {
+		return nil
+	}
+	out := make([]int64, n)
+	for i := range out {
+		out[i] = r.time()
+	}
+	return out
 }
 
 // count reads how many elements follow. As each takes at least least bytes, no count makes us allocate more than the input is

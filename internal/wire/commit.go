@@ -4,11 +4,14 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"strings"
 )
 
 const (
-	commitFormat = 1
+	// commitFormat is what is written. Format 1, which is still read, has no flags: no partition was idle, and no generator was other
+	// than the one that goes by the largest event time.
+	commitFormat = 2
 
 	// commitPrefix tells our metadata from others': Kafka's default is the empty string, kgo's the member id.
 	commitPrefix = "hr1:"
@@ -18,21 +21,47 @@ const (
 	MaxMetadata = 3500
 )
 
-// AppendCommit appends c in format 1.
+// What the flags of a source say, in one byte.
+const (
+	flagIdle      = 1 << iota // the partition is idle
+	flagTold                  // what the operators were told follows: it is not the watermark
+	flagGenerator             // values of the generator follow
+	flagsEnd
+)
+
+// AppendCommit appends c in format 2.
 func AppendCommit(dst []byte, c Commit) []byte {
 	dst = append(dst, commitFormat)
 	dst = appendString(dst, c.TransactionalID)
 	dst = binary.AppendUvarint(dst, c.Sequence)
 
-	dst = appendTime(dst, c.Source.MaxTime)
-	dst = appendTime(dst, c.Source.Watermark)
-	dst = binary.AppendUvarint(dst, uint64(c.Source.Producers))
-	dst = binary.AppendUvarint(dst, uint64(len(c.Source.Channels)))
+	src := &c.Source
+	var flags byte
+	if src.Idle {
+		flags |= flagIdle
+	}
+	if src.Told != src.Watermark {
+		flags |= flagTold
+	}
+	if len(src.Generator) > 0 {
+		flags |= flagGenerator
+	}
+	dst = append(dst, flags)
+	dst = appendTime(dst, src.MaxTime)
+	dst = appendTime(dst, src.Watermark)
+	if flags&flagTold != 0 {
+		dst = appendTime(dst, src.Told)
+	}
+	if flags&flagGenerator != 0 {
+		dst = appendTimes(dst, src.Generator)
+	}
+	dst = binary.AppendUvarint(dst, uint64(src.Producers))
+	dst = binary.AppendUvarint(dst, uint64(len(src.Channels)))
 	// Neighbours are close in both: a channel is its distance from the one before it.
 	var producer int32
 	var watermark int64
-	for _, ch := range c.Source.Channels {
-		dst = binary.AppendUvarint(dst, uint64(ch.Producer-producer))
+	for _, ch := range src.Channels {
+		dst = binary.AppendUvarint(dst, uint64(ch.Producer-producer)<<2|uint64(ch.State))
 		dst = appendTime(dst, ch.Watermark-watermark)
 		producer, watermark = ch.Producer, ch.Watermark
 	}
@@ -40,44 +69,63 @@ func AppendCommit(dst []byte, c Commit) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(c.Operators)))
 	for _, op := range c.Operators {
 		dst = appendString(dst, op.Name)
-		dst = binary.AppendUvarint(dst, uint64(len(op.Values)))
-		for _, v := range op.Values {
-			dst = appendTime(dst, v)
-		}
+		dst = appendTimes(dst, op.Values)
 	}
 	return dst
 }
 
-// DecodeCommitBytes decodes what AppendCommit appended.
+// DecodeCommitBytes decodes what AppendCommit appended, now or in format 1.
 func DecodeCommitBytes(b []byte) (Commit, error) {
-	r := read("commit", b, commitFormat)
+	r := read("commit", b, 1, commitFormat)
 	c := Commit{TransactionalID: r.string(), Sequence: r.uvarint()}
-	c.Source = SourceClock{MaxTime: r.time(), Watermark: r.time(), Producers: r.int32()}
+	var flags byte
+	if r.format > 1 {
+		if flags = r.byte(); flags >= flagsEnd {
+			r.fail("the flags are none that there are")
+		}
+	}
+	src := &c.Source
+	src.Idle = flags&flagIdle != 0
+	src.MaxTime, src.Watermark = r.time(), r.time()
+	if src.Told = src.Watermark; flags&flagTold != 0 {
+		if src.Told = r.time(); src.Told == src.Watermark {
+			r.fail("what was told is the watermark, and is there twice")
+		}
+	}
+	if flags&flagGenerator != 0 {
+		if src.Generator = r.times(); len(src.Generator) == 0 {
+			r.fail("a generator has no values")
+		}
+	}
+	src.Producers = r.int32()
 	if n := r.count(2); n > 0 {
-		c.Source.Channels = make([]Channel, n)
+		src.Channels = make([]Channel, n)
 		var producer int64
 		var watermark int64
-		for i := range c.Source.Channels {
-			step := r.int32()
+		for i := range src.Channels {
+			var state ReportState
+			step := r.uvarint()
+			if r.format > 1 {
+				state, step = ReportState(step&3), step>>2
+			}
+			if step > math.MaxInt32 || state > End {
+				r.fail("a channel has no possible producer or state")
+				break
+			}
 			producer += int64(step)
 			watermark += r.time()
-			if i > 0 && step == 0 || producer > int64(c.Source.Producers)-1 {
+			if i > 0 && step == 0 || producer > int64(src.Producers)-1 {
 				r.fail("the channels are not in ascending order below the number of producers")
 				break
 			}
-			c.Source.Channels[i] = Channel{Producer: int32(producer), Watermark: watermark}
+			src.Channels[i] = Channel{Producer: int32(producer), Watermark: watermark, State: state}
 		}
 	}
 	if n := r.count(2); n > 0 {
 		c.Operators = make([]OperatorClock, n)
 		for i := range c.Operators {
 			c.Operators[i].Name = r.string()
-			if n := r.count(1); n > 0 {
-				c.Operators[i].Values = make([]int64, n)
-				for j := range c.Operators[i].Values {
-					c.Operators[i].Values[j] = r.time()
-				}
-			}
+			c.Operators[i].Values = r.times()
 		}
 	}
 	if err := r.end(); err != nil {

@@ -20,6 +20,12 @@ type SourceClock struct {
 	// MaxTime is the largest event time seen and Watermark what was made of it. math.MinInt64 is none.
 	MaxTime   int64
 	Watermark int64
+	// Told is what the operators were told of it. It is above Watermark where the partition was idle while others went on.
+	Told int64
+	// Idle says that the partition had nothing and holds nobody back.
+	Idle bool
+	// Generator is what a watermark generator that is not BoundedDisorder keeps.
+	Generator []int64
 	// Producers is how many tasks write the partition, if it is one of a repartition topic, and Channels is the watermark that
 	// each of them reported, in ascending order of Producer. A producer that has not reported has no entry.
 	Producers int32
@@ -30,6 +36,7 @@ type SourceClock struct {
 type Channel struct {
 	Producer  int32 // the partition of the producing task
 	Watermark int64
+	State     ReportState
 }
 
 // OperatorClock is the event-time state of one operator.
@@ -103,4 +110,6 @@ const (
 
 	// ReasonWindowClosed is the value of HeaderLateReason for a record whose window had closed.
 	ReasonWindowClosed = "window-closed"
+	// ReasonFuture is that for a record whose event time is further ahead than its topic allows.
+	ReasonFuture = "future"
 )

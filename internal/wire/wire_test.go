@@ -13,24 +13,45 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The values whose bytes testdata/format1.txt keeps. Neither may ever change: the bytes are in people's brokers.
+// The values whose bytes testdata/format1.txt and format2.txt keep. Neither may ever change: the bytes are in people's brokers.
 var (
 	commits = map[string]Commit{
 		"commit-empty": {},
 		"commit-fresh": {
 			TransactionalID: "flights-a1-0", Sequence: 1,
-			Source: SourceClock{MaxTime: math.MinInt64, Watermark: math.MinInt64},
+			Source: SourceClock{MaxTime: math.MinInt64, Watermark: math.MinInt64, Told: math.MinInt64},
 		},
 		"commit-outside": {
 			TransactionalID: "flights-a1-0", Sequence: 300,
-			Source:    SourceClock{MaxTime: 1_357_002_000_000, Watermark: 1_357_001_100_000},
+			Source:    SourceClock{MaxTime: 1_357_002_000_000, Watermark: 1_357_001_100_000, Told: 1_357_001_100_000},
 			Operators: []OperatorClock{{Name: "delay-stats", Values: []int64{1_357_001_100_000, math.MinInt64, -1}}, {Name: "none"}},
 		},
 		"commit-repartition": {
 			TransactionalID: "flights-a1-1", Sequence: math.MaxUint64,
 			Source: SourceClock{
-				MaxTime: math.MinInt64, Watermark: math.MinInt64, Producers: 4,
-				Channels: []Channel{{0, 1_357_001_100_000}, {1, 1_357_001_100_500}, {3, math.MinInt64}},
+				MaxTime: math.MinInt64, Watermark: math.MinInt64, Told: math.MinInt64, Producers: 4,
+				Channels: []Channel{{0, 1_357_001_100_000, Active}, {1, 1_357_001_100_500, Active}, {3, math.MinInt64, Active}},
+			},
+		},
+	}
+	// Those that format 1 cannot say.
+	commits2 = map[string]Commit{
+		"commit-idle": {
+			TransactionalID: "flights-a1-0", Sequence: 301,
+			Source: SourceClock{
+				MaxTime: 1_357_002_000_000, Watermark: 1_357_001_100_000, Told: 1_357_005_000_000, Idle: true,
+				Generator: []int64{7, math.MinInt64, -1},
+			},
+		},
+		"commit-never-held": {
+			TransactionalID: "flights-a1-0", Sequence: 2,
+			Source: SourceClock{MaxTime: math.MinInt64, Watermark: math.MinInt64, Told: math.MinInt64, Idle: true},
+		},
+		"commit-channels": {
+			TransactionalID: "flights-a1-1", Sequence: 12,
+			Source: SourceClock{
+				MaxTime: math.MinInt64, Watermark: 1_357_001_100_000, Told: 1_357_001_100_000, Producers: 300,
+				Channels: []Channel{{0, 1_357_001_100_000, Active}, {1, math.MinInt64, Idle}, {299, math.MaxInt64, End}},
 			},
 		},
 	}
@@ -49,9 +70,9 @@ var (
 	}
 )
 
-func golden(t *testing.T) map[string][]byte {
+func golden(t *testing.T, file string) map[string][]byte {
 	t.Helper()
-	return goldenIn(t, "testdata/format1.txt")
+	return goldenIn(t, "testdata/"+file)
 }
 
 func goldenIn(t *testing.T, file string) map[string][]byte {
@@ -81,12 +102,17 @@ func checkGolden[T any](t *testing.T, all map[string][]byte, values map[string]T
 	for name, v := range values {
 		want, ok := all[name]
 		if !ok {
-			t.Errorf("%s is not in the file; its bytes are %x", name, enc(nil, v))
+			t.Errorf("%s is not in the file", name)
+			if enc != nil {
+				t.Errorf("its bytes are %x", enc(nil, v))
+			}
 			continue
 		}
 		delete(all, name)
-		if diff := cmp.Diff(hex.EncodeToString(want), hex.EncodeToString(enc(nil, v))); diff != "" {
-			t.Errorf("%s: bytes (-golden +now):\n%s", name, diff)
+		if enc != nil {
+			if diff := cmp.Diff(hex.EncodeToString(want), hex.EncodeToString(enc(nil, v))); diff != "" {
+				t.Errorf("%s: bytes (-golden +now):\n%s", name, diff)
+			}
 		}
 		got, err := dec(want)
 		if err != nil {
@@ -99,11 +125,21 @@ func checkGolden[T any](t *testing.T, all map[string][]byte, values map[string]T
 
 func TestFormat1KeepsItsBytes(t *testing.T) {
 	t.Parallel()
-	all := golden(t)
-	checkGolden(t, all, commits, AppendCommit, DecodeCommitBytes)
+	all := golden(t, "format1.txt")
+	checkGolden(t, all, commits, nil, DecodeCommitBytes) // it is only read: an application that is upgraded finds its clocks
 	checkGolden(t, all, reports, AppendReport, DecodeReport)
 	checkGolden(t, all, members, AppendMember, DecodeMember)
 	checkGolden(t, all, assignments, AppendAssignment, DecodeAssignment)
+	for name := range all {
+		t.Errorf("%s is in the file, but no value has that name", name)
+	}
+}
+
+func TestFormat2KeepsItsBytes(t *testing.T) {
+	t.Parallel()
+	all := golden(t, "format2.txt")
+	checkGolden(t, all, commits, AppendCommit, DecodeCommitBytes)
+	checkGolden(t, all, commits2, AppendCommit, DecodeCommitBytes)
 	for name := range all {
 		t.Errorf("%s is in the file, but no value has that name", name)
 	}
@@ -120,12 +156,16 @@ func TestRoundTrip(t *testing.T) {
 			Sequence:        rapid.Uint64().Draw(t, "sequence"),
 			Source: SourceClock{
 				MaxTime: i64.Draw(t, "max"), Watermark: i64.Draw(t, "watermark"),
+				Told: i64.Draw(t, "told"), Idle: rapid.Bool().Draw(t, "idle"),
 				Producers: rapid.Int32Range(0, 20).Draw(t, "producers"),
 			},
 		}
+		for range rapid.IntRange(0, 3).Draw(t, "generator") {
+			c.Source.Generator = append(c.Source.Generator, i64.Draw(t, "value"))
+		}
 		for p := range c.Source.Producers {
 			if rapid.Bool().Draw(t, "reported") {
-				c.Source.Channels = append(c.Source.Channels, Channel{p, i64.Draw(t, "channel")})
+				c.Source.Channels = append(c.Source.Channels, Channel{p, i64.Draw(t, "channel"), ReportState(rapid.IntRange(0, 2).Draw(t, "state"))})
 			}
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "operators") {
@@ -179,14 +219,17 @@ func TestForeignMetadataIsNotOurs(t *testing.T) {
 
 func TestUnknownFormatSaysWhatIsKnown(t *testing.T) {
 	t.Parallel()
-	_, ours, errCommit := DecodeCommit("hr1:Ag")
+	_, ours, errCommit := DecodeCommit("hr1:Aw")
 	if !ours {
 		t.Error("metadata with our prefix is not ours")
 	}
 	_, errReport := DecodeReport([]byte{2, 0, 0, 0, 1, 0})
 	_, errMember := DecodeMember([]byte{2})
 	_, errAssignment := DecodeAssignment([]byte{2})
-	for _, err := range []error{errCommit, errReport, errMember, errAssignment} {
+	if !errors.Is(errCommit, ErrFormat) || !strings.Contains(errCommit.Error(), "format 3: this program knows format 1 and 2 only") {
+		t.Errorf("got %v", errCommit)
+	}
+	for _, err := range []error{errReport, errMember, errAssignment} {
 		if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "format 2: this program knows format 1") {
 			t.Errorf("got %v", err)
 		}
@@ -208,6 +251,11 @@ func TestCorruptBytesAreRefused(t *testing.T) {
 		"producers do not fit":    {1, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0, 0},
 		"huge count of operators": {1, 0, 0, 0, 0, 0, 0, 0x7f},
 		"huge count of values":    {1, 0, 0, 0, 0, 0, 0, 1, 0, 0x7f},
+		"flags":                   {2, 0, 0, 8, 0, 0, 0, 0, 0},
+		"told twice":              {2, 0, 0, 2, 0, 0, 0, 0, 0, 0},
+		"generator of nothing":    {2, 0, 0, 4, 0, 0, 0, 0, 0, 0},
+		"channel state":           {2, 0, 0, 0, 0, 0, 9, 1, 3, 0, 0},
+		"channel far away":        {2, 0, 0, 0, 0, 0, 9, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0, 0},
 		"number of 11 bytes":      {1, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0, 0, 0, 0, 0},
 	}
 	for i := range good {
@@ -246,7 +294,7 @@ func TestCommitIsSmall(t *testing.T) {
 	t.Parallel()
 	c := Commit{TransactionalID: "flights-6e1c0d2f-3", Sequence: 1 << 40, Source: SourceClock{Producers: 128}}
 	for p := range int32(128) {
-		c.Source.Channels = append(c.Source.Channels, Channel{p, 1_357_001_100_000 + int64(p%7)*60_000})
+		c.Source.Channels = append(c.Source.Channels, Channel{p, 1_357_001_100_000 + int64(p%7)*60_000, ReportState(p % 2)})
 	}
 	if n := len(EncodeCommit(c)); n > MaxMetadata/3 {
 		t.Errorf("%d bytes, want at most %d", n, MaxMetadata/3)
@@ -267,9 +315,12 @@ func TestReportsDoNotAllocate(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	for _, c := range commits {
-		f.Add(AppendCommit(nil, c))
+	for _, all := range []map[string]Commit{commits, commits2} {
+		for _, c := range all {
+			f.Add(AppendCommit(nil, c))
+		}
 	}
+	f.Add([]byte{1, 0, 0, 0, 0, 9, 2, 3, 1, 1, 1, 0})
 	for _, r := range reports {
 		f.Add(AppendReport(nil, r))
 	}
