@@ -131,7 +131,11 @@ func TestAtLeastOnceOrder(t *testing.T) {
 			return data, reports
 		}
 		open.Store(true)
-		m := w.start("a", atLeastOnce(wire)(w))
+		with := atLeastOnce(wire)(w)
+		m := w.start("a", func(c *framework.Config) {
+			with(c)
+			c.Topology = countWordsInTime(t)
+		})
 		w.write(100)
 		m.runs(2 * partitions)
 		w.awaitCommitted()

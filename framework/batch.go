@@ -274,7 +274,7 @@ func (w *writer) reports(b *batch, t *task, reports []engine.SinkReport, now tim
 		topic := t.sub.sinks[rep.Sink]
 		value := wire.AppendReport(nil, wire.Report{
 			SubTopology: int32(t.id.SubTopology), Producer: t.id.Partition, Producers: t.sub.tasks,
-			Watermark: rep.Watermark, State: wire.Active,
+			Watermark: rep.Watermark, State: rep.State,
 		})
 		for p := range w.layout.topics[topic].partitions {
 			r := w.record()

@@ -112,7 +112,7 @@ type Outcome string
 const (
 	// Dropped: it was left out.
 	Dropped Outcome = "dropped"
-	// Sidelined: it was too late, and written to the sideline topic.
+	// Sidelined: it was too late, or too far ahead, and written to the sideline topic.
 	Sidelined Outcome = "sidelined"
 	// Corrected: it was late, and corrected the result of a window.
 	Corrected Outcome = "corrected"
@@ -156,6 +156,10 @@ func outcome(at *graph.Node, r graph.Reason) Outcome {
 	switch r {
 	case graph.LateSidelined:
 		return Sidelined
+	case graph.TooFarAhead:
+		if at.FutureAside {
+			return Sidelined
+		}
 	case graph.LateCorrected:
 		return Corrected
 	case graph.Undecodable, graph.BadTimestamp, graph.Failed, graph.Refused:

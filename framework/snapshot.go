@@ -178,14 +178,14 @@ type Counters struct {
 	// Sessions is how many clients the workers have made.
 	Sessions int64
 	// Dropped is how many records went no further, by reason: null-key, null-value, late-dropped, undecodable, bad-timestamp, failed
-	// (the topology's own code, under topology.Skip), refused (an output that its topic does not take, under topology.Skip), and no-match
-	// (JoinTable found no entry for the key), and no-window (windows of one's own that leave gaps). A record that is late for several windows, or that several operators drop, counts as often.
+	// (the topology's own code, under topology.Skip), refused (an output that its topic does not take, under topology.Skip), no-match
+	// (JoinTable found no entry for the key), no-window (windows of one's own that leave gaps), and future (TopicOf.FutureGuard with window.Drop). A record that is late for several windows, or that several operators drop, counts as often.
 	// Sidelined records and dead letters are not among them.
 	Dropped map[string]int64
 	// Lost is how many offsets of inputs retention had deleted before they were processed, under Config.SkipLostInput. Those that
 	// are found again, since nothing was committed in between, count again.
 	Lost int64
-	// Sidelined is how many late records were written to a sideline topic, and DeadLetters how many to a dead-letter topic.
+	// Sidelined is how many late records, and such that were too far ahead, were written to a sideline topic, and DeadLetters how many to a dead-letter topic.
 	Sidelined   int64
 	DeadLetters int64
 	// Corrected is how many late records corrected the result of a window, once for each window.

@@ -81,6 +81,33 @@ func countWords(t *testing.T, look func(word string)) *topology.Topology {
 	return top
 }
 
+// countWordsInTime is countWords with an operator behind the repartition topic that uses event time: reports are written for it.
+func countWordsInTime(t *testing.T) *topology.Topology {
+	t.Helper()
+	b := topology.NewBuilder()
+	byWord := topology.GroupBy(topology.From(b, topology.Topic("in", serde.String(), serde.String())), "by-word",
+		func(_, word string) string { return word }, serde.String(), serde.String())
+	counts := topology.Count(byWord, "counts")
+	counts.To(topology.Topic("out", serde.String(), serde.Int64()))
+	topology.Process(counts.Stream(), "hours", func() hours { return hours{} })
+	top, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return top
+}
+
+// hours looks at event time and does nothing.
+type hours struct{}
+
+func (hours) Init(t *topology.Task, _ topology.Emitter[string, int64]) error {
+	return t.EveryStreamTime(time.Hour, func(time.Time) error { return nil })
+}
+
+func (hours) Process(topology.Record[string, int64], topology.Emitter[string, int64]) error {
+	return nil
+}
+
 // wordOf is the nth word: every second is one of a few that come all the time, the others come back only after a long while, so
 // that a store that missed a piece of its changelog shows it.
 func wordOf(n int) string {

@@ -123,6 +123,17 @@ func mistakes(b *topology.Builder) {
 	topology.Repartition(st, "x7", -1, str, str)                                            // MISTAKE Repartition "x7": -1 partitions
 	topology.From(b, topology.Topic("x8", str, str).Watermarks(window.BoundedDisorder(-1))) // MISTAKE disorder is -1ns
 
+	// Watermarks and time.
+	fine := topology.Topic("fine", str, str)
+	topology.From(b, topology.Topic("w1", str, str).Punctuated(nil)).To(fine)                                                                    // MISTAKE topic "w1": Punctuated: the function given at .*build_test.go:\d+ is nil
+	topology.From(b, topology.Topic("w2", str, str).WatermarksBy(nil)).To(fine)                                                                  // MISTAKE topic "w2": WatermarksBy: the function given at .*build_test.go:\d+ is nil
+	topology.From(b, topology.Topic("w3", str, str).Punctuated(nil).Watermarks(window.Monotonic())).To(fine)                                     // the last one counts
+	topology.From(b, topology.Topic("w4", str, str).FutureGuard(0, window.Drop())).To(fine)                                                      // MISTAKE topic "w4": FutureGuard is given 0s at .*build_test.go:\d+; give a positive duration
+	topology.From(b, topology.Topic("w5", str, str).FutureGuard(time.Minute, window.Late{})).To(fine)                                            // MISTAKE no late policy
+	topology.From(b, topology.Topic("w6", str, str).FutureGuard(time.Minute, window.CorrectWithin(time.Hour).Otherwise(window.Drop()))).To(fine) // MISTAKE topic "w6": FutureGuard is given .* a record that is too far ahead corrects nothing
+	topology.From(b, topology.Topic("w7", str, str).FutureGuard(time.Minute, window.Sideline("s"))).To(fine)                                     // MISTAKE topic s is written here, and read at
+	topology.TableFrom(b, "w8", topology.Topic("w8", str, str).FutureGuard(time.Minute, window.Drop()))                                          // MISTAKE topic "w8": FutureGuard at .*build_test.go:\d+, and the topic is read as a table
+
 	// Two builders.
 	other := topology.From(topology.NewBuilder(), s)
 	st.Merge(other)                                                                     // MISTAKE Merge: the other stream belongs to another Builder

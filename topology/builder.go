@@ -63,12 +63,13 @@ func (m *meta) label() string {
 }
 
 type sourceDef struct {
-	m     *meta
-	at    string // where it was added
-	src   graph.Source
-	store *storeDef // of a table
-	local int       // index in SubTopology.Sources
-	make  func(in *instance) (graph.Entry, error)
+	m      *meta
+	at     string // where it was added
+	src    graph.Source
+	store  *storeDef // of a table
+	future *sinkDef  // of what is too far ahead
+	local  int       // index in SubTopology.Sources
+	make   func(in *instance) (graph.Entry, error)
 }
 
 type sinkDef struct {
@@ -263,6 +264,7 @@ func (b *Builder) Build() (*Topology, error) {
 	if len(b.errs) > 0 {
 		return nil, fmt.Errorf("topology: %w", errors.Join(b.errs...))
 	}
+	b.silence()
 	plan := &graph.Plan{}
 	for id, nodes := range b.split() {
 		plan.SubTopologies = append(plan.SubTopologies, b.compile(id, nodes))
@@ -294,6 +296,48 @@ func (b *Builder) ends() {
 		said := func(err error) bool { return strings.HasPrefix(err.Error(), s.at+": ") }
 		if s.store == nil && !s.src.Repartition && len(s.m.down) == 0 && !slices.ContainsFunc(b.errs, said) {
 			b.errs = append(b.errs, fmt.Errorf("%s: nothing is done with the stream of topic %s; add an operator or To behind From, or leave it out", s.at, s.src.Topic))
+		}
+	}
+}
+
+// silence finds the repartition topics behind which nothing uses event time: no watermark need be reported into them.
+func (b *Builder) silence() {
+	seen := map[*meta]bool{}
+	var uses func(m *meta) bool
+	uses = func(m *meta) bool {
+		if seen[m] {
+			return false // elsewhere it is seen to
+		}
+		seen[m] = true
+		if _, timed := b.clocks[m.name]; timed && !m.numbered {
+			return true
+		}
+		for _, s := range m.stores {
+			if _, timed := b.clocks[s.spec.Name]; timed || s.spec.Kind != state.KeyValueKind {
+				return true
+			}
+		}
+		for _, d := range m.down {
+			if uses(d) {
+				return true
+			}
+		}
+		for _, k := range b.sinks {
+			if k.m != m || !k.sink.Repartition {
+				continue
+			}
+			for _, s := range b.sources {
+				if s.src.Repartition && s.src.Topic == k.sink.Topic && uses(s.m) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	for _, k := range b.sinks {
+		if k.sink.Repartition {
+			clear(seen)
+			k.sink.NoReports = !uses(k.m)
 		}
 	}
 }
@@ -365,6 +409,13 @@ func (b *Builder) compile(id int, nodes []*meta) *graph.SubTopology {
 			sub.Sinks = append(sub.Sinks, s.sink)
 		}
 	}
+	for i, s := range sources {
+		if s.future != nil {
+			f := *s.src.Future
+			f.Sink = s.future.local
+			sub.Sources[i].Future = &f
+		}
+	}
 	for _, m := range nodes {
 		n := graph.Node{Name: m.name, Label: m.label(), At: m.at, Kind: m.kind, Topic: m.topic, OnError: m.onError}
 		for _, s := range m.stores {
@@ -373,6 +424,7 @@ func (b *Builder) compile(id int, nodes []*meta) *graph.SubTopology {
 		for _, d := range m.down {
 			n.To = append(n.To, d.local)
 		}
+		n.FutureAside = slices.ContainsFunc(sources, func(s *sourceDef) bool { return s.m == m && s.future != nil })
 		sub.Nodes = append(sub.Nodes, n)
 		// Whoever keeps or reads state by key needs each key's records on one partition, whichever topic they come from.
 		if len(m.stores) > 0 {

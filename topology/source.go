@@ -13,8 +13,9 @@ import (
 func From[K, V any](b *Builder, t TopicOf[K, V]) Stream[K, V] {
 	t.check(b)
 	n := &node[K, V]{b: b, m: b.node(graph.SourceNode, "KSTREAM-SOURCE-"), key: t.key, oneToOne: true}
-	def := b.source(n.m, graph.Source{Topic: t.name, Watermarks: t.watermarks, OwnTime: t.eventTime != nil})
+	def := b.source(n.m, graph.Source{Topic: t.name, Watermarks: t.watermarks, Generates: t.generator != nil, OwnTime: t.eventTime != nil})
 	b.onError(n.m, t.onError)
+	t.guard(b, def)
 	def.make = func(in *instance) (graph.Entry, error) { return newEntry(in, n, t) }
 	return Stream[K, V]{n}
 }
@@ -40,12 +41,19 @@ type entry[K, V any] struct {
 	node int
 	out  consumer[K, V]
 	head Record[K, V]
-	ours bool // a repartition topic: its records tell their panes
+	ours bool            // a repartition topic: its records tell their panes
+	gen  Generator[K, V] // nil where the topic has none of its own
 }
 
 func newEntry[K, V any](in *instance, n *node[K, V], t TopicOf[K, V]) (*entry[K, V], error) {
 	out, err := n.build(in)
-	return &entry[K, V]{t: t, rt: in.rt, at: in.rt.At(), node: n.m.local, out: out}, err
+	e := &entry[K, V]{t: t, rt: in.rt, at: in.rt.At(), node: n.m.local, out: out}
+	if t.generator != nil && err == nil {
+		if e.gen = t.generator(); e.gen == nil {
+			return nil, fmt.Errorf("topic %s: the function of WatermarksBy returned nil; return a new Generator", t.name)
+		}
+	}
+	return e, err
 }
 
 func (e *entry[K, V]) Head(r *graph.Raw) (at int64, err error) {
@@ -110,8 +118,11 @@ func TableFrom[K, V any](b *Builder, store string, t TopicOf[K, V]) Table[K, V] 
 	t.check(b)
 	n := &node[K, V]{b: b, m: b.node(graph.SourceNode, "KTABLE-SOURCE-"), key: t.key}
 	st := b.store(n.m, state.Spec{Name: store, Kind: state.KeyValueKind, SourceTopic: t.name})
-	def := b.source(n.m, graph.Source{Topic: t.name, Table: true, Watermarks: t.watermarks, OwnTime: t.eventTime != nil})
+	def := b.source(n.m, graph.Source{Topic: t.name, Table: true, Watermarks: t.watermarks, Generates: t.generator != nil, OwnTime: t.eventTime != nil})
 	b.onError(n.m, t.onError)
+	if t.futureAt != "" {
+		b.fail("topic %q: FutureGuard at %s, and the topic is read as a table: a table has the last value of each key, whatever its event time; leave FutureGuard out", t.name, t.futureAt)
+	}
 	def.store = st
 	def.src.Check = func(r *graph.Raw) (err error) {
 		defer func() {

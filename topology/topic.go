@@ -72,10 +72,16 @@ type TopicOf[K, V any] struct {
 	value      serde.Serde[V]
 	eventTime  func(Record[K, V]) time.Time
 	watermarks window.Watermarks
-	keepNulls  bool
-	noTime     string // where EventTime was given nil
-	onError    ErrorPolicy
-	revisions  bool
+	generator  func() Generator[K, V] // instead of watermarks
+	// noGenerator is what is wrong with it.
+	noGenerator string
+	future      time.Duration
+	futureLate  window.Late
+	futureAt    string // where FutureGuard was called
+	keepNulls   bool
+	noTime      string // where EventTime was given nil
+	onError     ErrorPolicy
+	revisions   bool
 }
 
 // Topic names a topic and says how its keys and values are encoded.
@@ -100,9 +106,10 @@ func (t TopicOf[K, V]) EventTime(f func(Record[K, V]) time.Time) TopicOf[K, V] {
 }
 
 // Watermarks says how far behind the largest event time seen in a partition records may still be expected. The default is
-// window.Monotonic: not at all, as the stream time of Kafka Streams. It matters where the topic is read.
+// window.Monotonic: not at all, as the stream time of Kafka Streams. It matters where the topic is read. See Punctuated and WatermarksBy
+// for others.
 func (t TopicOf[K, V]) Watermarks(w window.Watermarks) TopicOf[K, V] {
-	t.watermarks = w
+	t.watermarks, t.generator, t.noGenerator = w, nil, ""
 	return t
 }
 
@@ -132,6 +139,9 @@ func (t TopicOf[K, V]) check(b *Builder) {
 	b.serdes(fmt.Sprintf("topic %q", t.name), "no serde for its keys or values; make it with Topic(name, keySerde, valueSerde)", t.key, t.value)
 	if t.noTime != "" {
 		b.fail("topic %q: EventTime: the function given at %s is nil; give one, or leave EventTime out for the broker's timestamp", t.name, t.noTime)
+	}
+	if t.noGenerator != "" {
+		b.fail("topic %q: %s", t.name, t.noGenerator)
 	}
 	b.check(t.watermarks.Validate())
 }

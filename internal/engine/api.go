@@ -38,6 +38,14 @@ type Config struct {
 	LeftOut func(err *RecordError, deadLetter bool)
 	// Now is the wall time when the task is made, in Unix milliseconds.
 	Now int64
+	// ReportInterval is the shortest time between two reports of a watermark that moves, and ReportRepeat after how long one is said
+	// again that has not, 0 for never. Milliseconds, as what follows.
+	ReportInterval, ReportRepeat int64
+	// MaxTaskIdle is how long the task waits for a source of which nothing is known to be there, while others have records.
+	MaxTaskIdle int64
+	// AdvanceWhenIdle, if not 0, is by how much the watermark of a task is behind the wall clock while all its sources are idle. It
+	// is not a function of the logs.
+	AdvanceWhenIdle int64
 }
 
 // SourceConfig is the state of one input partition when a task is made.
@@ -48,6 +56,8 @@ type SourceConfig struct {
 	Topic string
 	// Offset is the next offset to process: the committed one.
 	Offset int64
+	// End is what is known of the partition's end, 0 if nothing is: see SetEnd.
+	End int64
 	// Clock is the committed clock.
 	Clock wire.SourceClock
 	// ReadTo is for tables: streams of the task wait until the source's position has reached it.
@@ -99,6 +109,7 @@ type Cut struct {
 type SinkReport struct {
 	Sink      int
 	Watermark int64
+	State     wire.ReportState
 }
 
 // SourceCut is where one input partition stands.
@@ -148,7 +159,11 @@ type SourceStatus struct {
 	Partition int32
 	Offset    int64 // next to process
 	Queued    int
+	// Watermark is the partition's own. While it is Idle the operators may have been told more, and Behind counts the records that
+	// came behind that afterwards, though not behind their own partition's.
 	Watermark int64
+	Idle      bool
+	Behind    int64
 	// Records and Bytes are what was taken from it, left out or not; bytes of keys, values and headers.
 	Records, Bytes int64
 }
@@ -165,6 +180,11 @@ type OperatorStatus struct {
 //	New(Config) (*Task, error)
 //	Push(source int, r graph.Raw)            append to a queue; no work is done
 //	Queued(source int) (records, bytes int)
+//	SetIdle(source int, idle bool)           the partition has nothing, and holds nobody back
+//	SetEnd(source int, end int64)            what is before it is waited for
+//	Pass(source int, to int64)               nothing is there up to an offset
+//	SetHorizon(at int64)                     later records wait
+//	Time() (w int64, active bool)            how far the task has come
 //	Step(now int64, budget int) (Progress, error)
 //	Pending() bool                           is there anything to commit: outputs, mutations, moved offsets or reports
 //	PendingBytes() int                       how much

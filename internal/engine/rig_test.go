@@ -22,7 +22,9 @@ type rig struct {
 	limits []engine.SinkLimit
 	refuse map[engine.OutputID]error
 	logs   map[string][][]graph.Raw
-	tasks  []*unit
+	// Of the tasks that are made next: see engine.Config.
+	interval, repeat, taskIdle, lag int64
+	tasks                           []*unit
 
 	journal []string // what user code says
 	fail    map[string]bool
@@ -83,6 +85,7 @@ func (u *unit) build() error {
 	var err error
 	u.task, err = engine.New(engine.Config{
 		ID: u.id, Sub: (&graph.Plan{SubTopologies: []*graph.SubTopology{u.sub}}).WithPolicy(u.r.policy).SubTopologies[0], Txn: state.NewTxn(u.backend, u.sub.Stores), Sources: u.sources, Operators: u.clocks,
+		ReportInterval: u.r.interval, ReportRepeat: u.r.repeat, MaxTaskIdle: u.r.taskIdle, AdvanceWhenIdle: u.r.lag,
 		Now: u.now, Limits: u.r.limits, Refused: u.r.refuse,
 		LeftOut: func(e *engine.RecordError, _ bool) { u.r.say("skipped %s: %v", e.Reason, e) },
 	})
@@ -149,7 +152,7 @@ func (u *unit) commit() (engine.Cut, error) {
 		topic := u.sub.Sinks[rep.Sink].Topic
 		for p := range u.r.partitions(topic) {
 			u.r.write(topic, p, reportRecord(wire.Report{
-				SubTopology: int32(u.sub.ID), Producer: u.id.Partition, Producers: int32(u.r.parts), Watermark: rep.Watermark,
+				SubTopology: int32(u.sub.ID), Producer: u.id.Partition, Producers: int32(u.r.parts), Watermark: rep.Watermark, State: rep.State,
 			}))
 		}
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -14,6 +15,7 @@ type source struct {
 	plan  *graph.Source
 	cfg   SourceConfig
 	entry graph.Entry
+	gen   graph.Generator // nil where Watermarks of the plan generates
 
 	q       queue
 	head    graph.Raw // the record at the head, once decoded
@@ -22,33 +24,67 @@ type source struct {
 
 	next      int64 // the next offset to process
 	committed int64 // what the last commit said, -1 if it never did
+	pushed    int64 // the next offset to push
+	end       int64 // what is known of the partition's end, 0 if nothing is
+	missed    int64 // since when other inputs wait for it although nothing is known to be in it
 
 	records, bytes int64 // taken from the head, those that were left out too
+	behind         int64 // records that are not behind their own partition's watermark, but behind what was told while it was idle
 
 	maxTime int64
-	w       int64
+	w       int64 // a function of the log alone
+	// told is what the operators were told: w, or more after the partition was idle. It never goes back.
+	told int64
+	// idle says that the partition has nothing, or, of a repartition topic, that no writer has: it holds nobody back.
+	idle bool
 	// channels is what each producer of a repartition topic reported, in ascending order, and producers how many there are.
 	channels  []wire.Channel
 	producers int32
 }
 
-func (s *source) init(plan *graph.Source, cfg SourceConfig, entry graph.Entry) {
-	*s = source{plan: plan, cfg: cfg, entry: entry, next: cfg.Offset, committed: cfg.Offset}
-	s.maxTime, s.w = cfg.Clock.MaxTime, cfg.Clock.Watermark
-	if s.maxTime == 0 && s.w == 0 && len(cfg.Clock.Channels) == 0 && cfg.Clock.Producers == 0 {
-		s.maxTime, s.w = graph.Unknown, graph.Unknown // the zero clock: nothing is known
+func (s *source) init(plan *graph.Source, cfg SourceConfig, entry graph.Entry) error {
+	*s = source{
+		plan: plan, cfg: cfg, entry: entry,
+		next: cfg.Offset, committed: cfg.Offset, pushed: cfg.Offset, end: cfg.End, missed: never,
+	}
+	c := &s.cfg.Clock
+	if c.MaxTime == 0 && c.Watermark == 0 && c.Ahead == 0 && len(c.Channels) == 0 && c.Producers == 0 {
+		c.MaxTime, c.Watermark = graph.Unknown, graph.Unknown // the zero clock: nothing is known
 	}
 	if clockForgotten {
-		s.maxTime, s.w, cfg.Clock.Channels = graph.Unknown, graph.Unknown, nil
+		c.MaxTime, c.Watermark, c.Ahead, c.Channels = graph.Unknown, graph.Unknown, 0, nil
 	}
-	s.producers = cfg.Clock.Producers
-	s.channels = slices.Clone(cfg.Clock.Channels)
+	s.maxTime, s.w, s.told = c.MaxTime, c.Watermark, c.Told()
+	s.producers = c.Producers
+	s.channels = slices.Clone(c.Channels)
+	s.idle = c.Idle && !cfg.Absent
+	if plan.Repartition {
+		s.idle = s.allIdle()
+	}
+	if plan.Generates {
+		gen, ok := entry.(graph.Generator)
+		if !ok {
+			return fmt.Errorf("source %s is to generate watermarks, and cannot", plan.Node)
+		}
+		s.gen = gen
+		if err := gen.Load(c.Generator); err != nil {
+			return fmt.Errorf("watermark generator of %s: %w", cfg.Topic, err)
+		}
+	}
 	if cfg.Absent && !plan.Table {
-		s.w = math.MaxInt64 // nothing will ever come from it: it holds nobody back
+		s.w, s.told = math.MaxInt64, math.MaxInt64 // nothing will ever come from it: it holds nobody back
 	}
-	if s.w != graph.Unknown {
-		entry.Advance(s.w)
+	if s.told != graph.Unknown {
+		entry.Advance(s.told)
 	}
+	return nil
+}
+
+// push appends to the queue.
+func (s *source) push(r graph.Raw) {
+	s.pushed = max(s.pushed, r.Offset+1)
+	s.missed = never
+	s.q.push(r)
 }
 
 // taken moves on behind the record at the head.
@@ -67,17 +103,21 @@ func (s *source) reading() bool {
 	return s.plan.Table && !s.cfg.Absent && s.next < s.cfg.ReadTo
 }
 
-// observe moves the watermark of an outside partition by one record. It says whether the watermark moved.
-func (s *source) observe(eventTime int64) bool {
-	if s.plan.Repartition && !timeFromRecords || eventTime == graph.NoTime {
-		return false
+// generate is what the partition's watermark is after the record at the head. It may run user code.
+func (s *source) generate() int64 {
+	if s.plan.Repartition && !timeFromRecords || s.time == graph.NoTime {
+		return graph.Unknown
 	}
-	s.maxTime = max(s.maxTime, eventTime)
-	return s.raise(s.plan.Watermarks.After(s.maxTime))
+	s.maxTime = max(s.maxTime, s.time)
+	if s.gen != nil {
+		return s.gen.Observe()
+	}
+	return s.plan.Watermarks.After(s.maxTime)
 }
 
-// report takes what a producer of the repartition topic says. The watermark is the smallest over all producers, once each of
-// them has spoken. When their number changes the old table says nothing of the new producers: hold until all have spoken.
+// report takes what a producer of the repartition topic says. The watermark is the smallest over all producers that are not idle, once
+// each of them has spoken. When their number changes the old table says nothing of the new producers: hold until all have spoken. It
+// says whether the watermark has moved, or whether it is idle.
 func (s *source) report(r wire.Report) bool {
 	if r.Producers != s.producers {
 		s.producers = r.Producers
@@ -87,28 +127,66 @@ func (s *source) report(r wire.Report) bool {
 	if !ok {
 		s.channels = slices.Insert(s.channels, i, wire.Channel{Producer: r.Producer, Watermark: graph.Unknown})
 	}
-	s.channels[i].Watermark = max(s.channels[i].Watermark, r.Watermark)
+	ch := &s.channels[i]
+	ch.Watermark, ch.State = max(ch.Watermark, r.Watermark), r.State
+	idle := s.idle
+	s.idle = s.allIdle()
 	if len(s.channels) < int(s.producers) || timeFromRecords {
-		return false
+		return idle != s.idle
 	}
-	w := s.channels[0].Watermark
-	for _, c := range s.channels[1:] {
-		w = min(w, c.Watermark)
+	w, ended := int64(math.MaxInt64), true
+	for _, c := range s.channels {
+		if c.State == wire.Active {
+			w = min(w, c.Watermark)
+		}
+		ended = ended && c.State == wire.End
 	}
-	return s.raise(w)
+	if w == math.MaxInt64 && !ended && s.idle {
+		return idle != s.idle // those that go on are idle: it rests
+	}
+	return s.raise(w) || idle != s.idle
 }
 
+// allIdle says that all producers have spoken and that of those which go on none has anything to read.
+func (s *source) allIdle() bool {
+	idle := false
+	for _, c := range s.channels {
+		if c.State == wire.Active {
+			return false
+		}
+		idle = idle || c.State == wire.Idle
+	}
+	return idle && len(s.channels) == int(s.producers)
+}
+
+// raise moves the partition's own watermark, and says whether the operators have heard of it.
 func (s *source) raise(w int64) bool {
 	if w <= s.w {
 		return false
 	}
 	s.w = w
+	return s.tell(w)
+}
+
+// tell moves what the operators know.
+func (s *source) tell(w int64) bool {
+	if w <= s.told {
+		return false
+	}
+	s.told = w
 	s.entry.Advance(w)
 	return true
 }
 
+// streams says whether the source takes part in the task's time: tables and what is not there do not.
+func (s *source) streams() bool { return !s.plan.Table && !s.cfg.Absent }
+
 func (s *source) clock() wire.SourceClock {
-	return wire.SourceClock{
-		MaxTime: s.maxTime, Watermark: s.w, Producers: s.producers, Channels: slices.Clone(s.channels),
+	c := wire.SourceClock{
+		MaxTime: s.maxTime, Watermark: s.w, Ahead: uint64(s.told) - uint64(s.w), Idle: s.idle, Producers: s.producers, Channels: slices.Clone(s.channels),
 	}
+	if s.gen != nil {
+		c.Generator = s.gen.Save(nil)
+	}
+	return c
 }

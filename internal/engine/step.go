@@ -12,7 +12,8 @@ import (
 
 // Step does up to budget units of work at the wall time now, in Unix milliseconds. The order is fixed: what time has made due,
 // then markers and watermark reports at the head of a queue, then the record with the smallest event time among the heads (the
-// first source on a tie). Records of streams wait until every table has been read to its end as of the task's making.
+// first source on a tie). Records of streams wait until every table has been read to its end as of the task's making, and all records for
+// those of a source that is known to have more and has nothing queued.
 //
 // Under the policy Fail the error is a *RecordError; any other error is one of the task's stores. After an error the task is of no use.
 func (t *Task) Step(now int64, budget int) (Progress, error) {
@@ -21,6 +22,7 @@ func (t *Task) Step(now int64, budget int) (Progress, error) {
 	}
 	t.now = now
 	t.lookDue = true
+	t.turn()
 	var p Progress
 	for p.Units < budget {
 		did, err := t.unit()
@@ -70,11 +72,12 @@ func (t *Task) take() (bool, error) {
 	for i := range t.sources {
 		reading = reading || t.sources[i].reading()
 	}
-	best := -1
+	best, missing := -1, false
 	for i := range t.sources {
 		s := &t.sources[i]
 		if !s.decoded {
 			if s.q.len() == 0 {
+				missing = missing || !(reading && !s.plan.Table) && t.missing(s)
 				continue
 			}
 			if did, err := t.lift(s); did || err != nil {
@@ -88,7 +91,7 @@ func (t *Task) take() (bool, error) {
 			best = i
 		}
 	}
-	if best < 0 {
+	if best < 0 || missing || t.sources[best].time > t.horizon {
 		return false, nil
 	}
 	return true, t.process(&t.sources[best])
@@ -112,25 +115,28 @@ func (t *Task) lift(s *source) (did bool, err error) {
 			}
 			s.next = r.Offset + 1
 			if s.report(rep) {
-				t.lookDue = true
+				t.turned = true
+				t.turn()
 			}
 			return true, nil
 		}
 	}
 	s.time, err = t.head(s)
 	if err == nil && s.time < 0 && s.time != graph.NoTime {
-		return true, t.reject(s, graph.BadTimestamp, fmt.Errorf("event time %d ms is before 1970", s.time))
+		return true, t.reject(s, t.sourceNode(s), graph.BadTimestamp, fmt.Errorf("event time %d ms is before 1970", s.time))
 	}
 	if err != nil {
-		return true, t.reject(s, graph.Undecodable, err)
+		return true, t.reject(s, t.sourceNode(s), graph.Undecodable, err)
+	}
+	if s.plan.Future != nil && t.tooFarAhead(s) {
+		return true, t.setAside(s)
 	}
 	s.decoded = true
 	return false, nil
 }
 
-// reject applies the source's policy to a record that never reached an operator: it moves no watermark.
-func (t *Task) reject(s *source, reason graph.Reason, cause error) error {
-	node := t.sourceNode(s)
+// reject applies the policy of a node, the source's for the most part, to a record that never reached an operator: it moves no watermark.
+func (t *Task) reject(s *source, node int, reason graph.Reason, cause error) error {
 	t.begin(s.index, s.head.Offset)
 	if err := t.leaveOut(t.recordError(s, node, reason, cause), node, &s.head); err != nil {
 		return err
@@ -157,8 +163,11 @@ func (t *Task) keep(s *source, bad bool) error {
 // process runs the decoded head, then lets it move the watermark: late is judged by the watermark before the record.
 func (t *Task) process(s *source) error {
 	s.decoded = false
-	if timeFirst && s.observe(s.time) {
-		t.lookDue = true
+	if timeFirst {
+		t.advance(s, s.generate())
+	}
+	if s.time < s.told && s.time >= s.w {
+		s.behind++
 	}
 	t.time = max(s.time, 0)
 	t.record = &s.head
@@ -167,6 +176,10 @@ func (t *Task) process(s *source) error {
 	err := t.run(s)
 	t.record = nil
 	node, reason, err := t.outcome(err)
+	w, bad := t.generate(s)
+	if bad != nil { // of a generator of the user's: the record cannot stay, or its effects would be there and its time not
+		node, reason, err = t.sourceNode(s), graph.Failed, bad
+	}
 	if err != nil || t.storeErr != nil {
 		t.rollback(save)
 		if t.storeErr != nil {
@@ -183,10 +196,16 @@ func (t *Task) process(s *source) error {
 	t.records++
 	t.survive()
 	s.taken()
-	if s.observe(s.time) {
-		t.lookDue = true
-	}
+	t.advance(s, w)
 	return nil
+}
+
+// advance moves a source's watermark, and with it those that are idle.
+func (t *Task) advance(s *source, w int64) {
+	if s.raise(w) {
+		t.lookDue = true
+		t.follow()
+	}
 }
 
 // outcome is what became of a unit: err, or else that it made an output that cannot be written; and which node is to blame for it.
@@ -262,7 +281,7 @@ func (t *Task) count() {
 	t.counted = t.counted[:0]
 }
 
-// head, run and runDue are where user code runs: a panic in it becomes an error here.
+// head, run, generate and runDue are where user code runs: a panic in it becomes an error here.
 func (t *Task) head(s *source) (eventTime int64, err error) {
 	defer recovered(&err)
 	return s.entry.Head(&s.head)
@@ -271,6 +290,13 @@ func (t *Task) head(s *source) (eventTime int64, err error) {
 func (t *Task) run(s *source) (err error) {
 	defer recovered(&err)
 	return s.entry.Record()
+}
+
+func (t *Task) generate(s *source) (w int64, err error) {
+	if s.gen != nil {
+		defer recovered(&err)
+	}
+	return s.generate(), nil
 }
 
 func (t *Task) runDue(c graph.Clock) (err error) {

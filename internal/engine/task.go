@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"unsafe"
 
@@ -30,6 +31,10 @@ type Task struct {
 	from    origin   // of what the unit in process emits
 	unitAt  int      // how many outputs there were before it
 	reports []report // one for each sink
+
+	idles   int   // sources that are idle
+	turned  bool  // some have fallen idle or woken since the last step
+	horizon int64 // of event time: what is behind it has to wait
 
 	now      int64
 	time     int64 // what Store.Time returns
@@ -74,23 +79,18 @@ type counted struct {
 	reason graph.Reason
 }
 
-// report is the watermark that a repartition sink has for its readers.
-type report struct {
-	w, sent int64
-}
-
 // New makes the task: its closures, with the committed clocks set and every watermark passed on. It processes nothing.
 func New(cfg Config) (*Task, error) {
 	if len(cfg.Sources) != len(cfg.Sub.Sources) {
 		return nil, fmt.Errorf("engine: task %s has %d sources, got the state of %d", cfg.ID, len(cfg.Sub.Sources), len(cfg.Sources))
 	}
-	t := &Task{cfg: cfg, txn: cfg.Txn, now: cfg.Now, building: true, lookDue: true}
+	t := &Task{cfg: cfg, txn: cfg.Txn, now: cfg.Now, building: true, lookDue: true, horizon: never}
 	t.records = survived(cfg.ID)
 	t.counts = make([]Counts, len(cfg.Sub.Nodes))
 	t.picky = len(cfg.Limits) > 0 || len(cfg.Refused) > 0
 	t.reports = make([]report, len(cfg.Sub.Sinks))
 	for i := range t.reports {
-		t.reports[i] = report{graph.Unknown, graph.Unknown}
+		t.reports[i] = report{w: graph.Unknown, sent: graph.Unknown, at: math.MinInt64}
 	}
 	t.stores = make([]state.Store, len(cfg.Sub.Stores))
 	for i := range t.stores {
@@ -109,9 +109,13 @@ func New(cfg Config) (*Task, error) {
 	}
 	t.sources = make([]source, len(cfg.Sources))
 	for i := range t.sources {
-		t.sources[i].init(&cfg.Sub.Sources[i], cfg.Sources[i], inst.Entries[i])
+		if err := t.sources[i].init(&cfg.Sub.Sources[i], cfg.Sources[i], inst.Entries[i]); err != nil {
+			return nil, fmt.Errorf("engine: make task %s: %w", cfg.ID, err)
+		}
 		t.sources[i].index = int32(i)
 	}
+	t.turned = true
+	t.turn()
 	t.building = false
 	return t, nil
 }
@@ -148,7 +152,13 @@ func (t *Task) load(clocks []wire.OperatorClock) error {
 func (t *Task) ID() TaskID { return t.cfg.ID }
 
 // Push appends a record, or a control marker, to the queue of a source. Records come in offset order.
-func (t *Task) Push(source int, r graph.Raw) { t.sources[source].q.push(r) }
+func (t *Task) Push(source int, r graph.Raw) {
+	s := &t.sources[source]
+	s.push(r)
+	if s.idle && !s.plan.Repartition && !r.Control {
+		s.idle, t.turned = false, true
+	}
+}
 
 // Queued returns how many records of a source wait, and about how many bytes they take.
 func (t *Task) Queued(source int) (records, bytes int) {
@@ -166,17 +176,12 @@ func (t *Task) Pending() bool {
 	if len(t.outs) > 0 || t.txn.Pending() {
 		return true
 	}
-	for i := range t.reports {
-		if t.reports[i].w != t.reports[i].sent {
-			return true
-		}
-	}
 	for i := range t.sources {
 		if t.sources[i].next != t.sources[i].committed {
 			return true
 		}
 	}
-	return false
+	return t.reporting()
 }
 
 // clientBytes is about what a client needs for a record that it sends.
@@ -207,9 +212,7 @@ func (t *Task) Freeze() {
 	t.outs, t.origins = slices.Grow(t.outs, len(t.ice.outs)), slices.Grow(t.origins, len(t.ice.outs))
 	t.setApart()
 	// If the transaction does not commit, nothing of the task is used again.
-	for i := range t.reports {
-		t.reports[i].sent = t.reports[i].w
-	}
+	t.reported(t.cut.Reports)
 	for i := range t.sources {
 		t.sources[i].committed = t.sources[i].next
 	}
@@ -224,12 +227,7 @@ func (t *Task) Cut() Cut {
 	if reportEarly {
 		t.lookAhead()
 	}
-	cut := Cut{Outputs: t.outs}
-	for i := range t.reports {
-		if r := &t.reports[i]; r.w != r.sent {
-			cut.Reports = append(cut.Reports, SinkReport{Sink: i, Watermark: r.w})
-		}
-	}
+	cut := Cut{Outputs: t.outs, Reports: t.cutReports()}
 	for i := range t.sources {
 		if s := &t.sources[i]; !s.cfg.Absent {
 			cut.Sources = append(cut.Sources, SourceCut{Source: i, Offset: s.next, Clock: s.clock()})
@@ -266,7 +264,7 @@ func (t *Task) Status() Status {
 		n, _ := t.Queued(i)
 		st.Sources = append(st.Sources, SourceStatus{
 			Topic: s.cfg.Topic, Partition: t.cfg.ID.Partition, Offset: s.next, Queued: n, Watermark: s.w,
-			Records: s.records, Bytes: s.bytes,
+			Idle: s.idle, Behind: s.behind, Records: s.records, Bytes: s.bytes,
 		})
 	}
 	for _, c := range t.inst.Clocks {
@@ -297,14 +295,13 @@ func (r runtime) OpenStore(name string, kind state.Kind) (state.Store, error) {
 	return nil, fmt.Errorf("engine: open store %s: %w; name it where the operator is added", name, errUndeclared)
 }
 
-func (r runtime) Partition() int32         { return r.t.cfg.ID.Partition }
-func (r runtime) Arena() *graph.Arena      { return &r.t.arena }
-func (r runtime) Report(sink int, w int64) { r.t.reports[sink].w = max(r.t.reports[sink].w, w) }
-func (r runtime) At() *int                 { return &r.t.at }
-func (r runtime) Record() *graph.Raw       { return r.t.record }
-func (r runtime) SetTime(ms int64)         { r.t.time = ms }
-func (r runtime) Now() int64               { return r.t.now }
-func (r runtime) Look()                    { r.t.lookDue = true }
+func (r runtime) Partition() int32    { return r.t.cfg.ID.Partition }
+func (r runtime) Arena() *graph.Arena { return &r.t.arena }
+func (r runtime) At() *int            { return &r.t.at }
+func (r runtime) Record() *graph.Raw  { return r.t.record }
+func (r runtime) SetTime(ms int64)    { r.t.time = ms }
+func (r runtime) Now() int64          { return r.t.now }
+func (r runtime) Look()               { r.t.lookDue = true }
 
 func (r runtime) SourceWatermark() int64 {
 	if r.t.record == nil {

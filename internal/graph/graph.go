@@ -37,6 +37,8 @@ type Raw struct {
 	Time       int64 // the broker record's timestamp
 	// Control marks a transaction marker: it only moves the position.
 	Control bool
+	// Appended says that Time is when the broker appended the record, and not what its producer said.
+	Appended bool
 }
 
 // Output is a record that a task wants written when its transaction commits. The bytes belong to the task's arena and stay
@@ -88,8 +90,21 @@ type Source struct {
 	Check func(*Raw) error
 	// OwnTime says that event time is not the broker's timestamp.
 	OwnTime bool
-	// Watermarks generates the watermark of each partition of an outside topic.
+	// Watermarks generates the watermark of each partition of an outside topic, unless Generates says that its Entry does, which is
+	// a Generator then.
 	Watermarks window.Watermarks
+	Generates  bool
+	// Future, if not nil, is what the source takes for too far ahead.
+	Future *Future
+}
+
+// Future guards a source against event times that are too far ahead: one such would move the watermark past all others.
+type Future struct {
+	// Max is by how many milliseconds an event time may be ahead of the broker's timestamp, where event time is another, and else of
+	// the wall clock.
+	Max int64
+	// Sink is where the records go that are further ahead, -1 to drop them.
+	Sink int
 }
 
 // Sink is a topic that a sub-topology writes.
@@ -98,6 +113,8 @@ type Sink struct {
 	Topic string // as in Source
 	// Repartition says that the topic is one of ours and that the writers report their watermark into it.
 	Repartition bool
+	// NoReports says that nothing behind the repartition topic uses event time: its writers report none.
+	NoReports bool
 	// Partitions is the number of partitions that the user asked for a repartition topic, 0 to follow its readers and writers.
 	Partitions int32
 	// DeadLetters says that the engine writes here what policies leave out. No node does.
@@ -127,6 +144,8 @@ type Node struct {
 	Label string
 	// OnError is for what fails here.
 	OnError Policy
+	// FutureAside says that records counted as TooFarAhead here are written to a topic.
+	FutureAside bool
 }
 
 // Instance is a sub-topology made for one task.
@@ -144,9 +163,21 @@ type Entry interface {
 	Head(r *Raw) (eventTime int64, err error)
 	// Record runs the record that Head decoded through the closures.
 	Record() error
-	// Advance tells the operators behind the source that its watermark is w. It runs no user code and emits nothing: what
+	// Advance tells the operators behind the source that its watermark is w. While the partition is idle that is what the task's other
+	// inputs have come to. It runs no user code and emits nothing: what
 	// becomes due stays with the Clocks.
 	Advance(w int64)
+}
+
+// Generator is an Entry that makes the watermark of its partition. What it returns depends on the records that Observe was told of, in
+// their order, and on nothing else.
+type Generator interface {
+	// Observe takes the record that Head decoded in, once it is processed or left out, and returns the partition's watermark. One that
+	// is less than before says nothing new. It may run user code.
+	Observe() int64
+	// Save appends what it keeps to dst; Load sets it when a task is made.
+	Save(dst []int64) []int64
+	Load([]int64) error
 }
 
 // Keeper is an Entry whose records have an effect of their own that stays when the policy skips them: the topic of a table is the
@@ -284,6 +315,7 @@ const (
 	NoMatch
 	NoWindow
 	LateCorrected // not dropped at all: it corrected a window that had closed
+	TooFarAhead
 	NumReasons
 )
 
@@ -312,6 +344,8 @@ func (r Reason) String() string {
 		return "no-window"
 	case LateCorrected:
 		return "late-corrected"
+	case TooFarAhead:
+		return "future"
 	}
 	return "unknown"
 }

@@ -106,7 +106,7 @@ func (w *world) freeze(t *task, p *writing) (f flying, ended bool, err error) {
 	for _, r := range f.cut.Reports {
 		topic := t.part.Sinks[r.Sink].Topic
 		value := wire.AppendReport(nil, wire.Report{
-			SubTopology: int32(t.part.ID), Producer: t.id.Partition, Producers: t.part.tasks, Watermark: r.Watermark,
+			SubTopology: int32(t.part.ID), Producer: t.id.Partition, Producers: t.part.tasks, Watermark: r.Watermark, State: r.State,
 		})
 		for i := range w.parts[topic] {
 			e := entry{Raw: graph.Raw{Headers: []graph.Header{{Key: wire.HeaderWatermark, Value: value}}, Time: max(r.Watermark, 0)}, writer: t.id}

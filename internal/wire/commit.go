@@ -24,7 +24,7 @@ const (
 // What the flags of a source say, in one byte.
 const (
 	flagIdle      = 1 << iota // the partition is idle
-	flagTold                  // what the operators were told follows: it is not the watermark
+	flagAhead                 // Ahead follows
 	flagGenerator             // values of the generator follow
 	flagsEnd
 )
@@ -40,8 +40,8 @@ func AppendCommit(dst []byte, c Commit) []byte {
 	if src.Idle {
 		flags |= flagIdle
 	}
-	if src.Told != src.Watermark {
-		flags |= flagTold
+	if src.Ahead != 0 {
+		flags |= flagAhead
 	}
 	if len(src.Generator) > 0 {
 		flags |= flagGenerator
@@ -49,8 +49,8 @@ func AppendCommit(dst []byte, c Commit) []byte {
 	dst = append(dst, flags)
 	dst = appendTime(dst, src.MaxTime)
 	dst = appendTime(dst, src.Watermark)
-	if flags&flagTold != 0 {
-		dst = appendTime(dst, src.Told)
+	if flags&flagAhead != 0 {
+		dst = binary.AppendUvarint(dst, src.Ahead)
 	}
 	if flags&flagGenerator != 0 {
 		dst = appendTimes(dst, src.Generator)
@@ -87,9 +87,9 @@ func DecodeCommitBytes(b []byte) (Commit, error) {
 	src := &c.Source
 	src.Idle = flags&flagIdle != 0
 	src.MaxTime, src.Watermark = r.time(), r.time()
-	if src.Told = src.Watermark; flags&flagTold != 0 {
-		if src.Told = r.time(); src.Told == src.Watermark {
-			r.fail("what was told is the watermark, and is there twice")
+	if flags&flagAhead != 0 {
+		if src.Ahead = r.uvarint(); src.Told() <= src.Watermark {
+			r.fail("what was told is not ahead of the watermark")
 		}
 	}
 	if flags&flagGenerator != 0 {

@@ -20,8 +20,9 @@ type SourceClock struct {
 	// MaxTime is the largest event time seen and Watermark what was made of it. math.MinInt64 is none.
 	MaxTime   int64
 	Watermark int64
-	// Told is what the operators were told of it. It is above Watermark where the partition was idle while others went on.
-	Told int64
+	// Ahead is by how much what the operators were told is above Watermark: the partition was idle while others went on. It is the
+	// difference of two int64, none of which need be anywhere near 0.
+	Ahead uint64
 	// Idle says that the partition had nothing and holds nobody back.
 	Idle bool
 	// Generator is what a watermark generator that is not BoundedDisorder keeps.
@@ -31,6 +32,9 @@ type SourceClock struct {
 	Producers int32
 	Channels  []Channel
 }
+
+// Told is what the operators were told.
+func (c *SourceClock) Told() int64 { return int64(uint64(c.Watermark) + c.Ahead) }
 
 // Channel is what one producer task reported.
 type Channel struct {

@@ -19,17 +19,17 @@ var (
 		"commit-empty": {},
 		"commit-fresh": {
 			TransactionalID: "flights-a1-0", Sequence: 1,
-			Source: SourceClock{MaxTime: math.MinInt64, Watermark: math.MinInt64, Told: math.MinInt64},
+			Source: SourceClock{MaxTime: math.MinInt64, Watermark: math.MinInt64},
 		},
 		"commit-outside": {
 			TransactionalID: "flights-a1-0", Sequence: 300,
-			Source:    SourceClock{MaxTime: 1_357_002_000_000, Watermark: 1_357_001_100_000, Told: 1_357_001_100_000},
+			Source:    SourceClock{MaxTime: 1_357_002_000_000, Watermark: 1_357_001_100_000},
 			Operators: []OperatorClock{{Name: "delay-stats", Values: []int64{1_357_001_100_000, math.MinInt64, -1}}, {Name: "none"}},
 		},
 		"commit-repartition": {
 			TransactionalID: "flights-a1-1", Sequence: math.MaxUint64,
 			Source: SourceClock{
-				MaxTime: math.MinInt64, Watermark: math.MinInt64, Told: math.MinInt64, Producers: 4,
+				MaxTime: math.MinInt64, Watermark: math.MinInt64, Producers: 4,
 				Channels: []Channel{{0, 1_357_001_100_000, Active}, {1, 1_357_001_100_500, Active}, {3, math.MinInt64, Active}},
 			},
 		},
@@ -39,18 +39,18 @@ var (
 		"commit-idle": {
 			TransactionalID: "flights-a1-0", Sequence: 301,
 			Source: SourceClock{
-				MaxTime: 1_357_002_000_000, Watermark: 1_357_001_100_000, Told: 1_357_005_000_000, Idle: true,
+				MaxTime: 1_357_002_000_000, Watermark: 1_357_001_100_000, Ahead: 3_900_000, Idle: true,
 				Generator: []int64{7, math.MinInt64, -1},
 			},
 		},
 		"commit-never-held": {
 			TransactionalID: "flights-a1-0", Sequence: 2,
-			Source: SourceClock{MaxTime: math.MinInt64, Watermark: math.MinInt64, Told: math.MinInt64, Idle: true},
+			Source: SourceClock{MaxTime: math.MinInt64, Watermark: math.MinInt64, Idle: true},
 		},
 		"commit-channels": {
 			TransactionalID: "flights-a1-1", Sequence: 12,
 			Source: SourceClock{
-				MaxTime: math.MinInt64, Watermark: 1_357_001_100_000, Told: 1_357_001_100_000, Producers: 300,
+				MaxTime: math.MinInt64, Watermark: 1_357_001_100_000, Producers: 300,
 				Channels: []Channel{{0, 1_357_001_100_000, Active}, {1, math.MinInt64, Idle}, {299, math.MaxInt64, End}},
 			},
 		},
@@ -156,9 +156,15 @@ func TestRoundTrip(t *testing.T) {
 			Sequence:        rapid.Uint64().Draw(t, "sequence"),
 			Source: SourceClock{
 				MaxTime: i64.Draw(t, "max"), Watermark: i64.Draw(t, "watermark"),
-				Told: i64.Draw(t, "told"), Idle: rapid.Bool().Draw(t, "idle"),
+				Idle:      rapid.Bool().Draw(t, "idle"),
 				Producers: rapid.Int32Range(0, 20).Draw(t, "producers"),
 			},
+		}
+		if told := i64.Draw(t, "told"); told > c.Source.Watermark {
+			c.Source.Ahead = uint64(told) - uint64(c.Source.Watermark)
+			if c.Source.Told() != told {
+				t.Fatalf("%d ahead of %d is %d, want %d", c.Source.Ahead, c.Source.Watermark, c.Source.Told(), told)
+			}
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "generator") {
 			c.Source.Generator = append(c.Source.Generator, i64.Draw(t, "value"))
@@ -252,7 +258,8 @@ func TestCorruptBytesAreRefused(t *testing.T) {
 		"huge count of operators": {1, 0, 0, 0, 0, 0, 0, 0x7f},
 		"huge count of values":    {1, 0, 0, 0, 0, 0, 0, 1, 0, 0x7f},
 		"flags":                   {2, 0, 0, 8, 0, 0, 0, 0, 0},
-		"told twice":              {2, 0, 0, 2, 0, 0, 0, 0, 0, 0},
+		"not ahead":               {2, 0, 0, 2, 0, 0, 0, 0, 0, 0},
+		"ahead of all time":       {2, 0, 0, 2, 0, 3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0, 0, 0},
 		"generator of nothing":    {2, 0, 0, 4, 0, 0, 0, 0, 0, 0},
 		"channel state":           {2, 0, 0, 0, 0, 0, 9, 1, 3, 0, 0},
 		"channel far away":        {2, 0, 0, 0, 0, 0, 9, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0, 0},

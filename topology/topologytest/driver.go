@@ -179,7 +179,7 @@ func (d *Driver) End() {
 				if err != nil {
 					d.fail(err)
 				}
-				c.Source.Watermark = math.MaxInt64
+				c.Source.Watermark, c.Source.Ahead = math.MaxInt64, 0
 				pl.metadata = wire.EncodeCommit(c)
 			}
 		}
@@ -188,7 +188,7 @@ func (d *Driver) End() {
 }
 
 // Counts returns how many records went no further, by reason: null-key, null-value, late-dropped, late-sidelined, undecodable,
-// bad-timestamp, failed, no-match. A reason that did not occur is not in it. What a crash undoes is not counted.
+// bad-timestamp, failed, no-match, future. A reason that did not occur is not in it. What a crash undoes is not counted.
 func (d *Driver) Counts() map[string]int64 {
 	all := d.counts
 	for _, t := range d.tasks {

@@ -103,13 +103,21 @@ func (d *Driver) drop() {
 // feed pushes what is committed in the task's input topics.
 func (t *task) feed() {
 	for i, l := range t.sub.sources {
-		p := int(t.ID().Partition)
-		if p >= len(l.partitions) {
+		n := int(t.ID().Partition)
+		if n >= len(l.partitions) {
 			continue
 		}
-		for _, r := range l.partitions[p].records[t.fed[i]:] {
+		p := &l.partitions[n]
+		if p.heldBack {
+			t.SetEnd(i, int64(len(p.records)))
+			continue
+		}
+		for _, r := range p.records[t.fed[i]:] {
 			t.Push(i, r)
 			t.fed[i]++
+		}
+		if p.idleAt == len(p.records)+1 {
+			t.SetIdle(i, true)
 		}
 	}
 }
@@ -227,7 +235,7 @@ func (d *Driver) commit() bool {
 func (t *task) report(r engine.SinkReport) {
 	l := t.sub.sinks[r.Sink]
 	value := wire.AppendReport(nil, wire.Report{
-		SubTopology: int32(t.sub.plan.ID), Producer: t.ID().Partition, Producers: t.sub.tasks, Watermark: r.Watermark,
+		SubTopology: int32(t.sub.plan.ID), Producer: t.ID().Partition, Producers: t.sub.tasks, Watermark: r.Watermark, State: r.State,
 	})
 	for p := range l.partitions {
 		l.append(int32(p), graph.Raw{Headers: []graph.Header{{Key: wire.HeaderWatermark, Value: value}}, Time: max(r.Watermark, 0)})

@@ -34,6 +34,10 @@ type partitionLog struct {
 	// offset and metadata are what the application committed.
 	offset   int64
 	metadata string
+	// idleAt is one more than how many records there were when the test said that no more were coming, 0 if it has not.
+	idleAt int
+	// heldBack: what is piped has not been fetched yet.
+	heldBack bool
 }
 
 type place struct {

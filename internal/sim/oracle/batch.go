@@ -404,7 +404,7 @@ func (b *batch) reported() map[string]int64 {
 	m := map[string]int64{}
 	for _, up := range b.Sub.Nodes {
 		for _, i := range b.down[up] {
-			if n := b.node(i); n.Repartitions() {
+			if n := b.node(i); n.Repartitions() && b.Spec.Timed(i) {
 				m[n.Name] = b.edges[i]
 			}
 		}

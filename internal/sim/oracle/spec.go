@@ -128,6 +128,14 @@ func (s *Spec) Down(node int) []int {
 	return down
 }
 
+// Timed says whether a node, or one behind it, uses event time: into a repartition topic in front of others no watermark is reported.
+func (s *Spec) Timed(node int) bool {
+	if n := &s.Nodes[node]; n.Windowed() || n.Kind == Process {
+		return true
+	}
+	return slices.ContainsFunc(s.Down(node), s.Timed)
+}
+
 // Sub is a part of the topology that topics connect to the others.
 type Sub struct {
 	Nodes   []int // ascending; those that repartition are in the part that reads their topic
