@@ -1,6 +1,7 @@
 // Command sample-app is the reference app: it follows real flights through event-time windows.
 //
 //	sample-app demo     runs everything in one process, on an embedded broker, and checks the result
+//	sample-app exercise moves one payment over the boundary of a window, and makes it late, and shows what changes
 //	sample-app run      runs the app against a cluster, as one of as many processes as you like
 //	sample-app feed     makes the topics and feeds the flights
 //	sample-app verify   waits for the last window and checks what the app wrote
@@ -38,6 +39,7 @@ type command struct {
 func all() []command {
 	return []command{
 		{"demo", "start an embedded broker, feed the flights, run the app exactly-once, and check what came out", 0, demoCommand},
+		{"exercise", "move one payment over the boundary of a window, make it late under each policy, and see what changes", 0, exerciseCommand},
 		{"run", "run the app against a cluster, until SIGTERM or SIGINT", inRun, runCommand},
 		{"feed", "make the topics that are missing in a cluster and feed the flights into it", inFeed, feedCommand},
 		{"verify", "wait until all windows are out and check them against a batch computation", inVerify, verifyCommand},

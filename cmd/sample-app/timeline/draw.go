@@ -296,7 +296,7 @@ func (p *panel) results(s *scene, w *Window, n int) {
 		center = p.x(w.Start) + wide*(float64(p.lane[n])+0.5)/float64(p.lanes)
 		wide /= float64(p.lanes)
 	}
-	var before box
+	before := map[string]box{} // where the last result of each key is
 	for i := 0; i < len(w.Results); {
 		together := i + 1 // results behind the same record stand side by side
 		for together < len(w.Results) && w.Results[together].After == w.Results[i].After {
@@ -322,8 +322,8 @@ func (p *panel) results(s *scene, w *Window, n int) {
 			if r.Revision > 0 || r.Retraction {
 				edge = inks[Corrected]
 			}
-			if before != (box{}) && !r.Retraction {
-				from := point{(before.x0 + before.x1) / 2, before.y0}
+			if last, ok := before[r.Key]; ok && !r.Retraction {
+				from := point{(last.x0 + last.x1) / 2, last.y0}
 				to := point{(b.x0 + b.x1) / 2, b.y1}
 				if from.y-to.y > 4 {
 					s.arrow(from, to, 0, edge, 1.8)
@@ -335,7 +335,7 @@ func (p *panel) results(s *scene, w *Window, n int) {
 			p.chips = append(p.chips, drawn{w, r, b})
 			x = b.x1 + 6
 			if !r.Retraction {
-				before = b
+				before[r.Key] = b
 			}
 		}
 	}

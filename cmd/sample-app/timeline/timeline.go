@@ -88,7 +88,8 @@ type Window struct {
 type Result struct {
 	// After is the record, by its index, behind which it came.
 	After int
-	Value string
+	// Key is whose result it is, where a window has several; Value is what is shown.
+	Key, Value string
 	// Revision is 0 for the first result. A later one is drawn as an arrow from the one before.
 	Revision int
 	// Retraction takes back what was put out before.
