@@ -107,13 +107,17 @@ bench-full: ## the same, and how cost grows with threads, keys, partitions, oper
 bench-ops: ## micro-benchmarks of the hot paths: allocations as in bench/allocations.txt, none where ZeroAlloc is promised; UPDATE=1 writes the file
 	scripts/bench-ops.sh
 
+.PHONY: oracle
+oracle: ## windowed counts and sums beside Kafka Streams' test driver, N=5000 random cases compared result for result; SEED=123 for one; exits 2 without a JDK 17 and Maven
+	N='$(N)' SEED='$(SEED)' scripts/oracle.sh
+
 .PHONY: profile
 profile: ## CPU, allocation, block and mutex profiles of a run: WORK=count PEER=headrace-memory RECORDS=2000000; exits 2 without a JDK 17 and Maven
 	scripts/profile.sh
 
 # One after the other, cheapest first, each in its own make so that the log shows which one it was.
 .PHONY: ci
-ci: ## check, test (also untagged), build without cgo, simulate, simulate-runtime, bench-ops, fuzz, demo, demo-mutants, docs-check, product, mutants, test-kafka, eos PLAN=short, a look at bench: what .ci/run runs
+ci: ## check, test (also untagged), build without cgo, simulate, simulate-runtime, bench-ops, oracle N=300, fuzz, demo, demo-mutants, docs-check, product, mutants, test-kafka, eos PLAN=short, a look at bench: what .ci/run runs
 	$(MAKE) check
 	$(MAKE) test RACE_REQUIRED=1
 	go test ./...
@@ -121,6 +125,7 @@ ci: ## check, test (also untagged), build without cgo, simulate, simulate-runtim
 	$(MAKE) simulate SEEDS=3000
 	$(MAKE) simulate-runtime SCHEDULES=150
 	$(MAKE) bench-ops
+	$(MAKE) oracle N=300
 	$(MAKE) fuzz
 	$(MAKE) demo
 	$(MAKE) demo-mutants

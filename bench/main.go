@@ -160,7 +160,7 @@ func tools(o options, say func(string, ...any)) (*drive.Java, error) {
 	if o.profiles != "" {
 		return nil, nil
 	}
-	return drive.BuildJava(sources, say)
+	return drive.BuildJava("bench-streams", sources, say)
 }
 
 func clock(d time.Duration) string {

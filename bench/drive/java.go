@@ -34,8 +34,8 @@ type Java struct {
 }
 
 // BuildJava builds the Maven project in sources, unless it has been built before on this machine: into the user's cache directory,
-// under a name that follows from the sources. It tells where that is.
-func BuildJava(sources embed.FS, say func(string, ...any)) (*Java, error) {
+// under name and what follows from the sources. It tells where that is.
+func BuildJava(name string, sources embed.FS, say func(string, ...any)) (*Java, error) {
 	java, err := exec.LookPath("java")
 	if err != nil {
 		return nil, &MissingTool{"java", "a JDK 17 or newer"}
@@ -58,7 +58,7 @@ func BuildJava(sources embed.FS, say func(string, ...any)) (*Java, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &Java{java: java, home: filepath.Join(cache, "headrace", "bench-streams-"+hex.EncodeToString(sum.Sum(nil))[:12])}
+	j := &Java{java: java, home: filepath.Join(cache, "headrace", name+"-"+hex.EncodeToString(sum.Sum(nil))[:12])}
 	if _, err := os.Stat(j.home); errors.Is(err, fs.ErrNotExist) {
 		say("building the Java peer into %s", j.home)
 		if err := j.build(sources, files); err != nil {
@@ -128,7 +128,7 @@ func (j *Java) versions() error {
 	if m := javaVersion.FindSubmatch(out); m != nil {
 		j.Version = string(m[1])
 	}
-	jars, err := filepath.Glob(filepath.Join(j.home, "lib", "kafka-streams-*.jar"))
+	jars, err := filepath.Glob(filepath.Join(j.home, "lib", "kafka-streams-[0-9]*.jar"))
 	if err != nil || len(jars) != 1 {
 		return fmt.Errorf("drive: %s has no Kafka Streams in it; remove it", j.home)
 	}
@@ -136,11 +136,11 @@ func (j *Java) versions() error {
 	return nil
 }
 
-// command runs the peer.
-func (j *Java) command(heapMB int, args ...string) *exec.Cmd {
+// Command runs a class of the peer.
+func (j *Java) Command(heapMB int, class string, args ...string) *exec.Cmd {
 	return exec.Command(j.java, append([]string{
 		fmt.Sprintf("-Xmx%dm", heapMB), "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-		"-cp", filepath.Join(j.home, "classes") + string(os.PathListSeparator) + filepath.Join(j.home, "lib", "*"), "headrace.bench.Bench",
+		"-cp", filepath.Join(j.home, "classes") + string(os.PathListSeparator) + filepath.Join(j.home, "lib", "*"), class,
 	}, args...)...)
 }
 

@@ -42,7 +42,7 @@ type process struct {
 func start(java *Java, s plan.Spec, dir string) (*process, error) {
 	var cmd *exec.Cmd
 	if s.Peer.Java() {
-		cmd = java.command(s.Params.HeapMB, s.Args()...)
+		cmd = java.Command(s.Params.HeapMB, "headrace.bench.Bench", s.Args()...)
 	} else {
 		self, err := os.Executable()
 		if err != nil {
