@@ -3,6 +3,7 @@ package framework
 import (
 	"context"
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -37,6 +38,11 @@ func (f *flight) landed() bool {
 // takeOff begins to commit everything that is pending. Nothing may be flying.
 func (w *worker) takeOff(ctx context.Context) error {
 	now := time.Now()
+	for _, t := range slices.Clone(w.running) {
+		if err := t.run.Settle(now.UnixMilli()); err != nil {
+			return w.taskFailed(ctx, t, err) // what is pending is for the next turn
+		}
+	}
 	w.sequence++ // no two get the same, whatever becomes of them
 	b := &batch{mark: mark{w.transactionalID(), w.sequence}, at: now}
 	w.begun(b, now)

@@ -114,7 +114,11 @@ func aggregate[K, V, A any](g Grouped[K, V], kind, name string, s serde.Serde[A]
 				return fold[K, V]{}, err
 			}
 		}
-		return f.fold(out.advance), nil
+		made := f.fold(out.advance)
+		if made.kept != nil {
+			in.givers = append(in.givers, made.kept)
+		}
+		return made, nil
 	})
 	return Table[K, A]{n: n, store: def, value: s, window: g.window, how: how}
 }

@@ -92,6 +92,7 @@ type instance struct {
 	rt     graph.Runtime
 	made   map[any]any // nodes that several edges lead to
 	clocks []graph.Clock
+	givers []graph.Giver
 }
 
 // Topology is a checked topology. It is immutable and safe for concurrent use.
@@ -450,7 +451,8 @@ func (b *Builder) compile(id int, nodes []*meta) *graph.SubTopology {
 		}
 		// A node is finished after all that it feeds: reversed, upstream comes before downstream.
 		slices.Reverse(in.clocks)
-		out.Clocks = in.clocks
+		slices.Reverse(in.givers)
+		out.Clocks, out.Givers = in.clocks, in.givers
 		return out, nil
 	}
 	return sub

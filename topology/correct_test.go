@@ -307,6 +307,9 @@ func TestContradictionsOfTime(tt *testing.T) {
 		{"early after none", func(_ *topology.Builder, in topology.Stream[string, string]) {
 			topology.Count(topology.Windowed(in.GroupByKey(), window.Tumbling(ms), window.Drop()), "c", topology.EmitEarlyCount(0))
 		}, "give 1 or more"},
+		{"on commit and on closing", func(_ *topology.Builder, in topology.Stream[string, string]) {
+			topology.Count(topology.Windowed(in.GroupByKey(), window.Tumbling(ms), window.Drop()), "c", topology.EmitOnCommit(), topology.EmitOnClose())
+		}, "choose one"},
 		{"no windows", func(_ *topology.Builder, in topology.Stream[string, string]) {
 			topology.Count(in.GroupByKey(), "c", topology.Retracting(), topology.Discarding())
 		}, "there are no windows"},

@@ -83,6 +83,8 @@ func everything(b *topology.Builder) {
 			Subtract: func(a, v int64) int64 { return a - v },
 		})
 	topology.MapValues(sums.Stream(), func(n int64) string { return fmt.Sprint("sum ", n) }).To(outStrings)
+	last := topology.Count(named.GroupByKey(), "last", topology.EmitOnCommit())
+	topology.MapValues(last.Stream(), func(n int64) string { return fmt.Sprint("last ", n) }).To(outStrings)
 	parts := topology.Count(topology.Windowed(named.GroupByKey(), window.Hopping(40*ms, 20*ms), window.CorrectWithin(60*ms).Otherwise(window.Drop())),
 		"parts", topology.EmitEarlyCount(3), topology.Discarding())
 	topology.Map(parts.Stream(), func(k window.Key[string], n int64) (string, string) {

@@ -12,6 +12,7 @@ type AggregateOption struct{ set func(*emission) }
 type emission struct {
 	onClose    bool
 	final      bool
+	onCommit   bool
 	earlyEvery time.Duration
 	earlyCount int
 	every      bool // EmitEarlyEvery was said
@@ -36,6 +37,13 @@ func EmitOnUpdate() AggregateOption { return AggregateOption{func(*emission) {}}
 func EmitOnClose() AggregateOption {
 	return AggregateOption{func(e *emission) { e.onClose = true }}
 }
+
+// EmitOnCommit makes an aggregate emit, when its transaction is about to be committed, one result for each key that has changed in it: its
+// last. Nobody outside sees less, since nobody sees a transaction before it is committed, and what is behind the aggregate has less to do.
+// How many results there are depends on where commits fall; the last one of each key and window does not. Results have no headers, and come
+// in the order of the first change. What is behind hears of the watermark when they have gone out. Kafka Streams: on update, with its
+// cache on.
+func EmitOnCommit() AggregateOption { return AggregateOption{func(e *emission) { e.onCommit = true }} }
 
 // EmitFinal is EmitOnClose with the promise that there is exactly one result for each window and key: Build refuses it beside whatever
 // makes more. Kafka Streams: Suppressed.untilWindowCloses.
@@ -85,6 +93,9 @@ func (b *Builder) emits(store string, w *windowing, opts []AggregateOption) emis
 		}
 	}
 	fail := func(format string, args ...any) { b.fail("store %q: "+format, append([]any{store}, args...)...) }
+	if e.onCommit && e.onClose {
+		fail("EmitOnCommit gives results of open windows, and the other option those of windows that close; choose one")
+	}
 	if w == nil {
 		switch {
 		case e.onClose:

@@ -19,6 +19,12 @@ type fold[K, V any] struct {
 	early func(k K, storeKey []byte) error
 	// advance tells what is behind the aggregate how far event time is.
 	advance func(w int64)
+	// kept are the results that wait for the commit; nil where none do.
+	kept interface {
+		graph.Giver
+		owesBelow(bound []byte) bool
+		give() error
+	}
 	// panes is the store of what results windows have given; nil where that is not remembered.
 	panes state.Store
 }
@@ -45,6 +51,9 @@ type folding[K, V, A any] struct {
 func (f *folding[K, V, A]) fold(advance func(int64)) fold[K, V] {
 	out := fold[K, V]{advance: advance, panes: f.panes, close: f.close, early: f.early}
 	switch {
+	case f.how.onCommit:
+		h := &kept[K, V, A]{f: f, index: map[string]int{}, advance: advance, w: graph.Unknown}
+		out.add, out.advance, out.kept = h.add, h.pass, h
 	case f.panes != nil:
 		out.add = f.addToPanes
 	default:
@@ -115,9 +124,16 @@ func (f *folding[K, V, A]) add(k K, storeKey []byte, r *Record[K, V], closed boo
 	if f.how.onClose || !c.had && !c.has {
 		return nil
 	}
-	out := Record[K, A]{Key: k, Value: c.now, Time: c.nowAt, trace: r.updated()}
 	if closed {
 		f.count(f.node, graph.LateCorrected)
+	}
+	return f.emit(k, c, r.updated(), closed)
+}
+
+// emit gives what an update has made, where nothing is remembered of results.
+func (f *folding[K, V, A]) emit(k K, c change[A], from trace, closed bool) error {
+	out := Record[K, A]{Key: k, Value: c.now, Time: c.nowAt, trace: from}
+	if closed {
 		out.timing = Late
 	}
 	if f.how.retract && c.had {

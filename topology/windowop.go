@@ -41,6 +41,7 @@ type windowOp[K, V any] struct {
 	walking bool   // a round is going on, and
 	opening cursor // has given those of all before it
 
+	owed    bool                     // the unit in process gave a result that waited for the commit
 	doing   *cursor                  // the unit in process
 	kr      Record[window.Key[K], V] // the record in process, as keyed's
 	missing []graph.Interval
@@ -163,6 +164,10 @@ func (op *windowOp[K, V]) Fire(int64) error {
 		}
 		return op.close(op.closing.due[0])
 	case op.expires():
+		op.owed = op.owes()
+		if op.owed {
+			return op.fold.kept.give()
+		}
 		return op.expire(op.floor())
 	case op.opens():
 		op.doing = &op.opening
@@ -182,6 +187,11 @@ func (op *windowOp[K, V]) Fire(int64) error {
 		return op.fold.early(k, key)
 	}
 	return nil
+}
+
+// owes says whether a result waits for the commit whose window is about to be deleted.
+func (op *windowOp[K, V]) owes() bool {
+	return op.fold.kept != nil && op.fold.kept.Holds() && op.fold.kept.owesBelow(state.AppendWindowStart(nil, op.floor()))
 }
 
 // close gives the result of one window and key.
@@ -220,6 +230,11 @@ func (op *windowOp[K, V]) windowKey(key []byte) (window.Key[K], error) {
 // Fired goes on to the next window. One whose result could not be emitted, and whom the policy skips, is deleted without it.
 func (op *windowOp[K, V]) Fired(failed bool) error {
 	switch c := op.doing; {
+	case op.owed:
+		op.owed = false
+		if err := op.fold.kept.Fired(failed); err != nil {
+			return err
+		}
 	case c == nil:
 		op.low = max(op.low, op.floor())
 	case c == &op.closing:

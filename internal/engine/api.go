@@ -186,6 +186,7 @@ type OperatorStatus struct {
 //	SetHorizon(at int64)                     later records wait
 //	Time() (w int64, active bool)            how far the task has come
 //	Step(now int64, budget int) (Progress, error)
+//	Settle(now int64) error                  right before Freeze or Cut: what operators keep back until a commit
 //	Pending() bool                           is there anything to commit: outputs, mutations, moved offsets or reports
 //	PendingBytes() int                       how much
 //	Mutations() iter.Seq[state.Mutation]     the last value of each key changed in this transaction

@@ -51,6 +51,20 @@ func (t *Task) unit() (bool, error) {
 	return t.take()
 }
 
+// Settle gives what operators keep back until a commit: it comes right before Freeze or Cut, and its errors are those of Step.
+func (t *Task) Settle(now int64) error {
+	t.now = now
+	for _, g := range t.inst.Givers {
+		for g.Holds() {
+			if err := t.fire(g); err != nil {
+				return err
+			}
+			t.lookDue = true // the watermark may go on behind it
+		}
+	}
+	return nil
+}
+
 // anything says whether a unit could be done now. It may say so for a record that waits for a table.
 func (t *Task) anything() bool {
 	for i := range t.sources {
@@ -219,7 +233,7 @@ func (t *Task) outcome(err error) (node int, reason graph.Reason, cause error) {
 }
 
 // fire does one unit of what time has made due.
-func (t *Task) fire(c graph.Clock) error {
+func (t *Task) fire(c graph.Duty) error {
 	t.at = c.Node()
 	save := t.save()
 	t.begin(-1, int64(c.Node()))
@@ -241,7 +255,7 @@ func (t *Task) fire(c graph.Clock) error {
 }
 
 // fired lets the operator go on from a unit. What fails there is the operator's own store: no record is to blame.
-func (t *Task) fired(c graph.Clock, failed bool) error {
+func (t *Task) fired(c graph.Duty, failed bool) error {
 	err := c.Fired(failed)
 	if t.storeErr != nil {
 		return t.storeErr
@@ -299,7 +313,7 @@ func (t *Task) generate(s *source) (w int64, err error) {
 	return s.generate(), nil
 }
 
-func (t *Task) runDue(c graph.Clock) (err error) {
+func (t *Task) runDue(c graph.Duty) (err error) {
 	defer recovered(&err)
 	return c.Fire(t.now)
 }

@@ -154,6 +154,28 @@ type Instance struct {
 	Entries []Entry
 	// Clocks are the operators that keep event time of their own, upstream before downstream.
 	Clocks []Clock
+	// Givers are the operators that keep results back until a commit, upstream before downstream.
+	Givers []Giver
+}
+
+// Duty is work in units that no record causes. Fire does one unit: closes one window, fires one punctuation. It may run user code, emit,
+// and fail. Fired tells that the unit is done, or, after a failure that the policy skips, that it is given up: with failed set, the unit's
+// writes have been rolled back and the operator must forget it (writing only its own store) so that it is not due again. When nothing
+// more is due the operator lets its watermark go on.
+type Duty interface {
+	// Name identifies the operator in checkpoints and errors: the name of its store, or of its node.
+	Name() string
+	// Node is its index in SubTopology.Nodes.
+	Node() int
+	Fire(now int64) error
+	Fired(failed bool) error
+}
+
+// Giver is an operator that keeps results back until the transaction is about to end.
+type Giver interface {
+	Duty
+	// Holds says whether there is a result to give.
+	Holds() bool
 }
 
 // Entry handles the records of one source in one task.
@@ -191,20 +213,11 @@ type Keeper interface {
 // Clock is an operator that keeps event time: it has a watermark, may have work that time has made due, and holds back the
 // watermark of what is behind it until that work is done.
 type Clock interface {
-	// Name identifies the operator in checkpoints and errors: the name of its store, or of its node.
-	Name() string
-	// Node is its index in SubTopology.Nodes.
-	Node() int
+	Duty
 	// Watermark is the operator's own watermark: the smallest of its inputs'.
 	Watermark() int64
 	// Due says whether a unit of work is due, at the wall time now.
 	Due(now int64) bool
-	// Fire does one unit: closes one window, fires one punctuation. It may run user code, emit, and fail.
-	Fire(now int64) error
-	// Fired tells that the unit is done, or, after a failure that the policy skips, that it is given up: with failed set, the
-	// unit's writes have been rolled back and the operator must forget it (writing only its own store) so that it is not due
-	// again. When nothing more is due the operator lets its watermark go on.
-	Fired(failed bool) error
 	// Save appends the operator's event-time state to dst; Load sets it when a task is made, before any Advance.
 	Save(dst []int64) []int64
 	Load([]int64) error

@@ -204,6 +204,12 @@ func (d *Driver) commit() bool {
 	if !pending {
 		return false
 	}
+	for _, t := range d.tasks {
+		if err := t.Settle(d.now); err != nil {
+			d.drop()
+			d.fail(fmt.Errorf("topologytest: %w", err))
+		}
+	}
 	d.sequence++
 	cuts := make([]engine.Cut, len(d.tasks))
 	for i, t := range d.tasks {

@@ -1,0 +1,140 @@
+package topology
+
+import (
+	"bytes"
+
+	"github.com/headrace/headrace/internal/graph"
+)
+
+// kept is what an aggregate that emits on commit has changed in the open transaction: each key once, in the order of the first change.
+// As long as there is something, the watermark behind the aggregate stays where it was.
+//
+// What is in here may have been rolled back since. So what goes out is what the store has when it does, and nothing if that is what it
+// had before.
+type kept[K, V, A any] struct {
+	f     *folding[K, V, A]
+	items []keptItem[K]
+	index map[string]int // in items, by store key
+	left  int            // not given yet
+	next  int            // all before it are given
+	doing int
+
+	below []byte // the bound of the walk over those that are about to be deleted,
+	at    int    // which has come so far
+
+	advance func(int64) // of what is behind the aggregate
+	w       int64       // what it has not been told
+}
+
+type keptItem[K any] struct {
+	k      K
+	key    []byte
+	before []byte // what the store had, nil for nothing
+	closed bool   // the window had closed
+	at     int64  // of its deletion
+	given  bool
+}
+
+// add is fold.add: it changes the aggregate, and remembers that.
+func (h *kept[K, V, A]) add(k K, storeKey []byte, r *Record[K, V], closed bool) error {
+	i, ok := h.index[string(storeKey)]
+	var before []byte
+	if !ok {
+		var err error
+		if before, _, err = h.f.store.Get(storeKey); err != nil {
+			return err
+		}
+	}
+	c, err := h.f.apply(storeKey, r)
+	if err != nil {
+		return err
+	}
+	if closed {
+		h.f.count(h.f.node, graph.LateCorrected)
+	}
+	if !c.had && !c.has && !ok {
+		return nil
+	}
+	if !ok {
+		i = len(h.items)
+		h.items = append(h.items, keptItem[K]{k: k, key: bytes.Clone(storeKey), before: before})
+		h.index[string(storeKey)] = i
+		h.left++
+	}
+	h.items[i].closed = h.items[i].closed || closed
+	if !c.has {
+		h.items[i].at = c.nowAt
+	}
+	return nil
+}
+
+// pass is fold.advance.
+func (h *kept[K, V, A]) pass(w int64) {
+	if h.w = w; h.left == 0 {
+		h.advance(w)
+	}
+}
+
+// owesBelow says whether something below a bound has not been given, and makes it the next.
+func (h *kept[K, V, A]) owesBelow(bound []byte) bool {
+	if !bytes.Equal(bound, h.below) {
+		h.below, h.at = bytes.Clone(bound), 0
+	}
+	for ; h.at < len(h.items); h.at++ {
+		if it := &h.items[h.at]; !it.given && bytes.Compare(it.key, bound) < 0 {
+			h.doing = h.at
+			return true
+		}
+	}
+	return false
+}
+
+func (h *kept[K, V, A]) Name() string { return h.f.name }
+func (h *kept[K, V, A]) Node() int    { return h.f.node }
+func (h *kept[K, V, A]) Holds() bool  { return h.left > 0 }
+
+// Fire gives the next result.
+func (h *kept[K, V, A]) Fire(int64) error {
+	for h.items[h.next].given {
+		h.next++
+	}
+	h.doing = h.next
+	return h.give()
+}
+
+func (h *kept[K, V, A]) give() error {
+	it, f := &h.items[h.doing], h.f
+	now, has, err := f.store.Get(it.key)
+	if err != nil || has == (it.before != nil) && bytes.Equal(now, it.before) {
+		return err
+	}
+	var c change[A]
+	if c.had = it.before != nil; c.had {
+		if c.oldAt, c.old, err = f.decode(it.before); err != nil {
+			return err
+		}
+	}
+	if c.has = has; has {
+		if c.nowAt, c.now, err = f.decode(now); err != nil {
+			return err
+		}
+	} else {
+		c.nowAt = max(c.oldAt, it.at)
+	}
+	return f.emit(it.k, c, trace{}, it.closed)
+}
+
+// Fired forgets the result, given or given up.
+func (h *kept[K, V, A]) Fired(bool) error {
+	h.items[h.doing].given = true
+	if h.left--; h.left > 0 {
+		return nil
+	}
+	clear(h.items)
+	clear(h.index)
+	h.items, h.next, h.at, h.below = h.items[:0], 0, 0, nil
+	if h.w != graph.Unknown {
+		h.advance(h.w)
+	}
+	return nil
+}
