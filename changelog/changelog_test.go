@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,6 +19,8 @@ import (
 var (
 	totals  = state.Spec{Name: "totals", Kind: state.KeyValueKind}
 	perHour = state.Spec{Name: "per-hour", Kind: state.WindowKind, Retention: 3_600_000}
+	visits  = state.Spec{Name: "visits", Kind: state.SessionKind, Retention: 60_000}
+	sliding = state.Spec{Name: "sliding", Kind: state.SlidingKind, Retention: 60_000}
 	table   = state.Spec{Name: "airports", Kind: state.KeyValueKind, SourceTopic: "airports"}
 )
 
@@ -60,7 +63,7 @@ func readGolden(t testing.TB) []golden {
 			}
 			return b
 		}
-		g := golden{name: f[0], spec: map[string]state.Spec{"key-value": totals, "window": perHour}[f[1]]}
+		g := golden{name: f[0], spec: map[string]state.Spec{"key-value": totals, "window": perHour, "session": visits, "sliding": sliding}[f[1]]}
 		g.mutation = state.Mutation{Store: 3, Key: unhex(f[2]), Value: unhex(f[3])}
 		g.record = changelog.Record{Key: unhex(f[4]), Value: unhex(f[5])}
 		if g.record.Time, err = strconv.ParseInt(f[6], 10, 64); err != nil {
@@ -188,6 +191,12 @@ func TestErrors(t *testing.T) {
 		{"encode unknown kind", encode(noKind, []byte("k"), nil), []string{`"strange"`, "kind(0)"}},
 		{"decode short window key", decode(perHour, make([]byte, 11)), []string{`"per-hour"`, "11 bytes, want 12"}},
 		{"decode sequence", decode(perHour, []byte("k\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x02")), []string{`"per-hour"`, "13 bytes", "258"}},
+		{"encode short session key", encode(visits, make([]byte, 16), nil), []string{`"visits"`, "16 bytes"}},
+		{"encode index of sessions", encode(visits, state.AppendSessionIndex(nil, 1, 2, nil), nil), []string{`"visits"`, "not those of a session"}},
+		{"encode short session value", encode(visits, state.AppendSessionKey(nil, 1, 2, nil), make([]byte, 7)), []string{`"visits"`, "7 bytes"}},
+		{"encode index of sliding windows", encode(sliding, state.AppendSlidingIndex(nil, 1, nil), nil), []string{`"sliding"`, "start of its window"}},
+		{"decode short session key", decode(visits, make([]byte, 15)), []string{`"visits"`, "15 bytes, want 16"}},
+		{"decode backward session", decode(visits, []byte("k\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x02")), []string{`"visits"`, "from 2 to 1"}},
 		{"decode null key", decode(totals, nil), []string{`"totals"`, "null"}},
 		{"decode unknown kind", decode(noKind, []byte("k")), []string{`"strange"`, "kind(0)"}},
 	} {
@@ -208,14 +217,12 @@ func TestErrors(t *testing.T) {
 
 // FuzzDecode: whatever decodes encodes to the same record again, and nothing panics.
 func FuzzDecode(f *testing.F) {
+	specs := []state.Spec{totals, perHour, visits, sliding}
 	for _, g := range readGolden(f) {
-		f.Add(g.spec.Kind == state.WindowKind, g.record.Key, g.record.Value, g.record.Value == nil, g.record.Time)
+		f.Add(byte(slices.Index(specs, g.spec)), g.record.Key, g.record.Value, g.record.Value == nil, g.record.Time)
 	}
-	f.Fuzz(func(t *testing.T, window bool, key, value []byte, tombstone bool, at int64) {
-		spec := totals
-		if window {
-			spec = perHour
-		}
+	f.Fuzz(func(t *testing.T, kind byte, key, value []byte, tombstone bool, at int64) {
+		spec := specs[int(kind)%len(specs)]
 		if key == nil {
 			key = []byte{}
 		}

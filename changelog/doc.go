@@ -5,10 +5,12 @@
 //
 //	key-value store   key                                      → value
 //	window store      key ‖ 8-byte start ‖ 4-byte sequence (0)  → value
+//	sliding windows   as those of a window store
+//	session store     key ‖ 8-byte end ‖ 8-byte start           → value
 //
-// Numbers are big-endian, the start is in Unix milliseconds. The event time of the value is the record's timestamp. A deleted key
+// Numbers are big-endian, start and end are in Unix milliseconds. The event time of the value is the record's timestamp. A deleted key
 // is a tombstone: a null value. A table that is read from a topic has that topic for its changelog; its records are the user's and
-// map in the same way.
+// map in the same way. The index of a store is not in its changelog: whoever restores the store makes it again, with state.Kind.Index.
 //
 // These formats have no version of their own: they are Kafka Streams' and must not change.
 package changelog

@@ -14,6 +14,7 @@ var ErrNullKey = errors.New("the record's key is null")
 
 const (
 	startSize    = 8
+	endSize      = 8
 	sequenceSize = 4
 )
 
@@ -38,21 +39,27 @@ func Encode(dst []byte, spec state.Spec, m state.Mutation, now int64) (Record, [
 		return Record{}, dst, fmt.Errorf("changelog: store %q is restored from topic %q and has no changelog to write to", spec.Name, spec.SourceTopic)
 	}
 	r := Record{Key: m.Key, Time: now}
+	n := len(dst)
 	switch spec.Kind {
 	case state.KeyValueKind:
-	case state.WindowKind:
-		start, key, ok := state.SplitWindowKey(m.Key)
+	case state.WindowKind, state.SlidingKind:
+		start, key, ok := splitWindow(spec.Kind, m.Key)
 		if !ok {
 			return Record{}, dst, fmt.Errorf("changelog: store %q: malformed key: %d bytes are too few for the start of its window", spec.Name, len(m.Key))
 		}
-		r.Key = nil
-		if m.Value == nil || len(m.Value) >= 8 { // else it fails below
-			n := len(dst)
-			dst = append(dst, key...)
-			dst = binary.BigEndian.AppendUint64(dst, uint64(start))
-			dst = binary.BigEndian.AppendUint32(dst, 0)
-			r.Key = dst[n:len(dst):len(dst)]
+		dst = append(dst, key...)
+		dst = binary.BigEndian.AppendUint64(dst, uint64(start))
+		dst = binary.BigEndian.AppendUint32(dst, 0)
+		r.Key = dst[n:len(dst):len(dst)]
+	case state.SessionKind:
+		start, end, key, ok := state.SplitSessionKey(m.Key)
+		if !ok {
+			return Record{}, dst, fmt.Errorf("changelog: store %q: malformed key: %d bytes that are not those of a session's", spec.Name, len(m.Key))
 		}
+		dst = append(dst, key...)
+		dst = binary.BigEndian.AppendUint64(dst, uint64(end))
+		dst = binary.BigEndian.AppendUint64(dst, uint64(start))
+		r.Key = dst[n:len(dst):len(dst)]
 	default:
 		return Record{}, dst, fmt.Errorf("changelog: store %q: unknown kind %s", spec.Name, spec.Kind)
 	}
@@ -64,7 +71,7 @@ func Encode(dst []byte, spec state.Spec, m state.Mutation, now int64) (Record, [
 	}
 	at, value, err := state.SplitValue(m.Value)
 	if err != nil {
-		return Record{}, dst, fmt.Errorf("changelog: store %q: %w", spec.Name, err)
+		return Record{}, dst[:n], fmt.Errorf("changelog: store %q: %w", spec.Name, err)
 	}
 	r.Time, r.Value = at, value
 	return r, dst, nil
@@ -83,7 +90,7 @@ func Decode(dst []byte, store int, spec state.Spec, r Record) (state.Mutation, [
 	m := state.Mutation{Store: store, Key: r.Key}
 	switch spec.Kind {
 	case state.KeyValueKind:
-	case state.WindowKind:
+	case state.WindowKind, state.SlidingKind:
 		inner := len(r.Key) - startSize - sequenceSize
 		if inner < 0 {
 			return state.Mutation{}, dst, fmt.Errorf("changelog: store %q: malformed key: %d bytes, want %d for a window's start and sequence and those of the key before them; was the topic written by a store of another kind?",
@@ -94,8 +101,26 @@ func Decode(dst []byte, store int, spec state.Spec, r Record) (state.Mutation, [
 			return state.Mutation{}, dst, fmt.Errorf("changelog: store %q: malformed key: %d bytes with sequence %d, want 0; was the topic written by a window store that keeps duplicates?",
 				spec.Name, len(r.Key), seq)
 		}
+		n, start := len(dst), int64(binary.BigEndian.Uint64(r.Key[inner:]))
+		if spec.Kind == state.SlidingKind {
+			dst = state.AppendSlidingKey(dst, start, r.Key[:inner])
+		} else {
+			dst = state.AppendWindowKey(dst, start, r.Key[:inner])
+		}
+		m.Key = dst[n:len(dst):len(dst)]
+	case state.SessionKind:
+		inner := len(r.Key) - endSize - startSize
+		if inner < 0 {
+			return state.Mutation{}, dst, fmt.Errorf("changelog: store %q: malformed key: %d bytes, want %d for a session's end and start and those of the key before them; was the topic written by a store of another kind?",
+				spec.Name, len(r.Key), endSize+startSize)
+		}
+		end, start := int64(binary.BigEndian.Uint64(r.Key[inner:])), int64(binary.BigEndian.Uint64(r.Key[inner+endSize:]))
+		if end < start {
+			return state.Mutation{}, dst, fmt.Errorf("changelog: store %q: malformed key: a session from %d to %d ends before it starts; was the topic written by a store of another kind?",
+				spec.Name, start, end)
+		}
 		n := len(dst)
-		dst = state.AppendWindowKey(dst, int64(binary.BigEndian.Uint64(r.Key[inner:])), r.Key[:inner])
+		dst = state.AppendSessionKey(dst, start, end, r.Key[:inner])
 		m.Key = dst[n:len(dst):len(dst)]
 	default:
 		return state.Mutation{}, dst, fmt.Errorf("changelog: store %q: unknown kind %s", spec.Name, spec.Kind)
@@ -106,4 +131,11 @@ func Decode(dst []byte, store int, spec state.Spec, r Record) (state.Mutation, [
 		m.Value = dst[n:len(dst):len(dst)]
 	}
 	return m, dst, nil
+}
+
+func splitWindow(kind state.Kind, b []byte) (start int64, key []byte, ok bool) {
+	if kind == state.SlidingKind {
+		return state.SplitSlidingKey(b)
+	}
+	return state.SplitWindowKey(b)
 }

@@ -97,7 +97,7 @@ func checkCharacters(what, name string) error {
 // timestamps are event time and may be of any year.
 func Configs(spec state.Spec) map[string]string {
 	c := internal("compact")
-	if spec.Kind == state.WindowKind {
+	if spec.Kind.Timed() {
 		c["cleanup.policy"] = "compact,delete" // "delete" is what allows records to be deleted up to an offset
 		c["retention.ms"] = "-1"
 	}

@@ -79,6 +79,8 @@ func TestConfigs(t *testing.T) {
 	for name, c := range map[string]struct{ want, got map[string]string }{
 		"key-value":   {keyValue, changelog.Configs(totals)},
 		"meta":        {shared(map[string]string{"cleanup.policy": "compact", "delete.retention.ms": "604800000", "segment.bytes": "52428800"}), changelog.MetaConfigs()},
+		"session":     {shared(map[string]string{"cleanup.policy": "compact,delete", "retention.ms": "-1", "delete.retention.ms": "604800000"}), changelog.Configs(visits)},
+		"sliding":     {shared(map[string]string{"cleanup.policy": "compact,delete", "retention.ms": "-1", "delete.retention.ms": "604800000"}), changelog.Configs(sliding)},
 		"window":      {shared(map[string]string{"cleanup.policy": "compact,delete", "retention.ms": "-1", "delete.retention.ms": "604800000"}), changelog.Configs(perHour)},
 		"repartition": {shared(map[string]string{"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "52428800"}), changelog.RepartitionConfigs()},
 	} {

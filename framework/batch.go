@@ -200,9 +200,10 @@ func (w *writer) mutations(b *batch, bt *batchTask, cut *engine.Cut, now time.Ti
 			pos := &state.Position{TopicID: w.layout.topics[topic].id, LeaderEpoch: -1, AppliedAt: now.UnixMilli()}
 			bt.positions[m.Store], promises[m.Store] = pos, b.logged(pos)
 		}
-		if m.Value != nil && t.sub.sub.Stores[m.Store].Kind == state.WindowKind {
-			start, _, _ := state.SplitWindowKey(m.Key) // a key that is too short is refused below
-			bt.latest[m.Store] = max(bt.latest[m.Store], start)
+		if m.Value != nil {
+			if at, ok := t.sub.sub.Stores[m.Store].Kind.TimeOf(m.Key); ok { // a key that is too short is refused below
+				bt.latest[m.Store] = max(bt.latest[m.Store], at)
+			}
 		}
 		cr, keys, err := changelog.Encode(w.keys, t.sub.sub.Stores[m.Store], m, deleted)
 		if err != nil {

@@ -1,7 +1,6 @@
 package framework
 
 import (
-	"encoding/binary"
 	"math"
 
 	"github.com/headrace/headrace/state"
@@ -16,6 +15,8 @@ const maxStretches = 1024
 // It need not be exact, but it never says too little: a window that is in the store has its last value at or behind the first stretch
 // whose latest start is not before the window's. Starts ascend from stretch to stretch, since an earlier stretch with a later start is
 // needed for longer and takes those behind it along.
+//
+// Sessions sort by their end, and so have that in the place of a start.
 //
 // It goes with the open backend, and belongs to whoever holds that.
 type trail struct {
@@ -96,25 +97,25 @@ func (t *trail) trim(earliest int64) int64 {
 	return t.stretches[0].from
 }
 
-// earliestStart returns the earliest start of a window in a store, math.MaxInt64 if there is none.
-func earliestStart(r state.Reader, store int) (int64, error) {
-	at, ok, err := firstFrom(r, store, 0)
+// earliestStart returns the earliest start of a window in a store of that kind, math.MaxInt64 if there is none.
+func earliestStart(r state.Reader, store int, kind state.Kind) (int64, error) {
+	at, ok, err := firstFrom(r, store, kind, math.MinInt64)
 	if err != nil || !ok {
 		return math.MaxInt64, err
 	}
-	return ordinalStart(at), nil
+	return at, nil
 }
 
-// latestStart returns the latest start of a window in a store, noWindow if there is none. There are no scans from the end, so it looks
-// for the last start behind which there is nothing, by halves.
-func latestStart(r state.Reader, store int) (int64, error) {
-	last, ok, err := firstFrom(r, store, 0)
+// latestStart returns the latest start of a window in a store of that kind, noWindow if there is none. There are no scans from the end,
+// so it looks for the last start behind which there is nothing, by halves.
+func latestStart(r state.Reader, store int, kind state.Kind) (int64, error) {
+	last, ok, err := firstFrom(r, store, kind, math.MinInt64)
 	if err != nil || !ok {
 		return noWindow, err
 	}
-	for end := uint64(math.MaxUint64); last < end; {
-		middle := last + (end-last)/2 + 1
-		at, ok, err := firstFrom(r, store, middle)
+	for end := int64(math.MaxInt64); last < end; {
+		middle := last + int64(uint64(end-last)/2) + 1 // end-last may not fit, and is right as a number without a sign
+		at, ok, err := firstFrom(r, store, kind, middle)
 		switch {
 		case err != nil:
 			return noWindow, err
@@ -124,22 +125,18 @@ func latestStart(r state.Reader, store int) (int64, error) {
 			end = middle - 1
 		}
 	}
-	return ordinalStart(last), nil
+	return last, nil
 }
 
-// firstFrom returns the first start at or after from. Starts are numbers here as their keys sort.
-func firstFrom(r state.Reader, store int, from uint64) (start uint64, ok bool, err error) {
-	for e, err := range r.Scan(store, binary.BigEndian.AppendUint64(nil, from), nil) {
+// firstFrom returns the first start at or after from.
+func firstFrom(r state.Reader, store int, kind state.Kind, from int64) (start int64, ok bool, err error) {
+	_, end := kind.Entries()
+	for e, err := range r.Scan(store, kind.AppendTime(nil, from), end) {
 		if err != nil {
 			return 0, false, err
 		}
-		at, _, ok := state.SplitWindowKey(e.Key)
-		return startOrdinal(at), ok, nil
+		at, ok := kind.TimeOf(e.Key)
+		return at, ok, nil
 	}
 	return 0, false, nil
 }
-
-func startOrdinal(start int64) uint64 {
-	return binary.BigEndian.Uint64(state.AppendWindowStart(nil, start))
-}
-func ordinalStart(ordinal uint64) int64 { return int64(ordinal ^ startOrdinal(0)) }

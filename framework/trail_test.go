@@ -27,94 +27,119 @@ func (l *loggedStore) position() state.Position {
 // window is left.
 func TestTrailNeverGivesUpALiveWindow(t *testing.T) {
 	t.Parallel()
-	spec := []state.Spec{{Name: "w", Kind: state.WindowKind}}
-	rapid.Check(t, func(t *rapid.T) {
-		backend, err := state.Memory().Open("0_0", spec)
+	for _, kind := range []state.Kind{state.WindowKind, state.SessionKind, state.SlidingKind} {
+		t.Run(kind.String(), func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(t *rapid.T) { trailNeverGivesUp(t, kind) })
+		})
+	}
+}
+
+// windowKey is the key of a window that starts at start, or of a session that ends there, with its index behind it.
+func windowKey(kind state.Kind, start, key int64) [][]byte {
+	k := kind.AppendTime(nil, start)
+	if kind == state.SessionKind {
+		k = state.AppendWindowStart(k, start) // a session of one moment
+	}
+	keys := [][]byte{append(k, byte(key))}
+	if m, _, ok := kind.Index(nil, state.Mutation{Key: keys[0]}); ok {
+		keys = append(keys, m.Key)
+	}
+	return keys
+}
+
+func trailNeverGivesUp(t *rapid.T, kind state.Kind) {
+	spec := []state.Spec{{Name: "w", Kind: kind}}
+	backend, err := state.Memory().Open("0_0", spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &loggedStore{backend: backend, live: make(map[[2]int64]int64), topic: 1}
+	tr := &trail{}
+	resume := func() {
+		if err := tr.resume(l.position(), func() (int64, error) { return latestStart(backend, 0, spec[0].Kind) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	trimmed := int64(0)
+	starts := rapid.OneOf(rapid.Int64Range(-5, 20), rapid.SampledFrom([]int64{math.MinInt64, math.MinInt64 + 1, math.MaxInt64 - 1}))
+	// transaction changes some windows, and says which was the latest that got a value.
+	transaction := func() int64 {
+		latest := int64(noWindow)
+		var ms []state.Mutation
+		for range rapid.IntRange(1, 5).Draw(t, "mutations") {
+			start, key := starts.Draw(t, "start"), rapid.Int64Range(0, 2).Draw(t, "key")
+			var value []byte
+			if rapid.Bool().Draw(t, "put") {
+				value = state.AppendValue(nil, 0, []byte("v"))
+				l.live[[2]int64{start, key}] = l.end
+				latest = max(latest, start)
+			} else {
+				delete(l.live, [2]int64{start, key})
+			}
+			for _, k := range windowKey(kind, start, key) {
+				ms = append(ms, state.Mutation{Key: k, Value: value})
+			}
+			l.end++
+		}
+		l.end++ // the marker of the transaction has an offset that no position counts, until the next
+		pos := l.position()
+		if err := backend.Apply(slices.Values(ms), []*state.Position{&pos}); err != nil {
+			t.Fatal(err)
+		}
+		return latest
+	}
+	trim := func() {
+		earliest, err := earliestStart(backend, 0, spec[0].Kind)
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := &loggedStore{backend: backend, live: make(map[[2]int64]int64), topic: 1}
-		tr := &trail{}
-		resume := func() {
-			if err := tr.resume(l.position(), func() (int64, error) { return latestStart(backend, 0) }); err != nil {
-				t.Fatal(err)
+		to := tr.trim(earliest)
+		for w, at := range l.live {
+			if at < to {
+				t.Fatalf("trimmed up to %d, but window %d has its last value for key %d at %d", to, w[0], w[1], at)
 			}
 		}
-		trimmed := int64(0)
-		starts := rapid.OneOf(rapid.Int64Range(-5, 20), rapid.SampledFrom([]int64{math.MinInt64, math.MinInt64 + 1, math.MaxInt64 - 1}))
-		// transaction changes some windows, and says which was the latest that got a value.
-		transaction := func() int64 {
-			latest := int64(noWindow)
-			var ms []state.Mutation
-			for range rapid.IntRange(1, 5).Draw(t, "mutations") {
-				start, key := starts.Draw(t, "start"), rapid.Int64Range(0, 2).Draw(t, "key")
-				m := state.Mutation{Key: state.AppendWindowKey(nil, start, []byte{byte(key)})}
-				if rapid.Bool().Draw(t, "put") {
-					m.Value = state.AppendValue(nil, 0, []byte("v"))
-					l.live[[2]int64{start, key}] = l.end
-					latest = max(latest, start)
-				} else {
-					delete(l.live, [2]int64{start, key})
+		if to < trimmed {
+			t.Fatalf("trimmed up to %d, after %d", to, trimmed)
+		}
+		if len(l.live) == 0 && tr.end == l.end && to != l.end {
+			t.Fatalf("no window is left, but only trimmed up to %d of %d", to, l.end)
+		}
+		trimmed = to
+	}
+	resume()
+	for range rapid.IntRange(0, 60).Draw(t, "steps") {
+		switch rapid.IntRange(0, 9).Draw(t, "step") {
+		case 0: // another owner in between: the trail hears of it when the store has been restored
+			transaction()
+			resume()
+		case 1: // the backend was closed and opened: the trail is gone
+			*tr, trimmed = trail{}, 0
+			resume()
+		case 2, 3:
+			trim()
+		case 4: // everything expires
+			for w := range l.live {
+				var ms []state.Mutation
+				for _, k := range windowKey(kind, w[0], w[1]) {
+					ms = append(ms, state.Mutation{Key: k})
 				}
-				ms = append(ms, m)
 				l.end++
-			}
-			l.end++ // the marker of the transaction has an offset that no position counts, until the next
-			pos := l.position()
-			if err := backend.Apply(slices.Values(ms), []*state.Position{&pos}); err != nil {
-				t.Fatal(err)
-			}
-			return latest
-		}
-		trim := func() {
-			earliest, err := earliestStart(backend, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			to := tr.trim(earliest)
-			for w, at := range l.live {
-				if at < to {
-					t.Fatalf("trimmed up to %d, but window %d has its last value for key %d at %d", to, w[0], w[1], at)
+				pos := l.position()
+				if err := backend.Apply(slices.Values(ms), []*state.Position{&pos}); err != nil {
+					t.Fatal(err)
 				}
 			}
-			if to < trimmed {
-				t.Fatalf("trimmed up to %d, after %d", to, trimmed)
-			}
-			if len(l.live) == 0 && tr.end == l.end && to != l.end {
-				t.Fatalf("no window is left, but only trimmed up to %d of %d", to, l.end)
-			}
-			trimmed = to
+			clear(l.live)
+			tr.extend(l.end, noWindow)
+			trim()
+		default:
+			latest := transaction()
+			tr.extend(l.end, latest)
 		}
-		resume()
-		for range rapid.IntRange(0, 60).Draw(t, "steps") {
-			switch rapid.IntRange(0, 9).Draw(t, "step") {
-			case 0: // another owner in between: the trail hears of it when the store has been restored
-				transaction()
-				resume()
-			case 1: // the backend was closed and opened: the trail is gone
-				*tr, trimmed = trail{}, 0
-				resume()
-			case 2, 3:
-				trim()
-			case 4: // everything expires
-				for w := range l.live {
-					m := state.Mutation{Key: state.AppendWindowKey(nil, w[0], []byte{byte(w[1])})}
-					l.end++
-					pos := l.position()
-					if err := backend.Apply(slices.Values([]state.Mutation{m}), []*state.Position{&pos}); err != nil {
-						t.Fatal(err)
-					}
-				}
-				clear(l.live)
-				tr.extend(l.end, noWindow)
-				trim()
-			default:
-				latest := transaction()
-				tr.extend(l.end, latest)
-			}
-		}
-		trim()
-	})
+	}
+	trim()
 }
 
 // What a trail knows of a log is worth nothing for another one, and it stays small.

@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-
-	"github.com/headrace/headrace/state"
 )
 
 const (
@@ -19,7 +17,7 @@ const (
 // Nothing of ours is deleted by age, since timestamps are event time and may be of any year. So somebody has to delete:
 //
 //   - what has been read and committed of a repartition topic,
-//   - what a windowed changelog has in front of the first value of a window that is still in the store.
+//   - what a windowed changelog has in front of the first value of a window, or session, that is still in the store.
 //
 // The owner of the task does, from what is known to be committed. Neither can be needed again: positions do not go back, and what is
 // written of a window later is written behind. So it does no harm if a former owner, who does not know that it is one, deletes, too.
@@ -36,16 +34,17 @@ func (t *task) trails() error {
 			t.claim.trails[i] = tr
 		}
 		backend := t.claim.backend
-		if err := tr.resume(backend.Position(i), func() (int64, error) { return latestStart(backend, i) }); err != nil {
+		kind := t.sub.sub.Stores[i].Kind
+		if err := tr.resume(backend.Position(i), func() (int64, error) { return latestStart(backend, i, kind) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// windowed says whether a store has windows and a changelog of its own.
+// windowed says whether a store has windows, or sessions, and a changelog of its own.
 func (t *task) windowed(store int) bool {
-	return t.sub.sub.Stores[store].Kind == state.WindowKind && t.sub.changelogs[store] != ""
+	return t.sub.sub.Stores[store].Kind.Timed() && t.sub.changelogs[store] != ""
 }
 
 // trailed makes the trails follow a transaction that has committed and been applied.
@@ -72,7 +71,7 @@ func (w *worker) trimIfDue() {
 			}
 		}
 		for i, tr := range t.claim.trails {
-			earliest, err := earliestStart(t.claim.backend, i)
+			earliest, err := earliestStart(t.claim.backend, i, t.sub.sub.Stores[i].Kind)
 			if err != nil {
 				continue // whoever needs the store finds out
 			}

@@ -2,8 +2,8 @@
 //
 // Who writes a topology needs three things of it. A provider goes into the configuration of the application: [Memory] keeps stores
 // in memory, and a restart reads them from Kafka again. A typed handle names a store and says how its keys and values are encoded:
-// [KeyValueOf] or [WindowsOf], which topology.Process takes. Opened, by a processor in its Init or by a test, it is a view,
-// [KeyValueView] or [WindowsView], with Get, Put, Delete and iteration.
+// [KeyValueOf], [WindowsOf] or [SessionsOf], which topology.Process takes. Opened, by a processor in its Init or by a test, it is a
+// view, [KeyValueView], [WindowsView] or [SessionsView], with Get, Put, Delete and iteration.
 //
 // The rest is for those who write a provider, and for the engine: the contracts of a task's stores and the overlay of its open
 // transaction.
@@ -21,5 +21,15 @@
 //	key-value store   key                       → 8-byte big-endian timestamp ‖ value
 //	window store      ordered 8-byte start ‖ key → 8-byte big-endian timestamp ‖ value
 //
-// Windows sort by start, so that closing, expiry and look-ups of neighbours are range scans.
+//	session store     0 ‖ ordered 8-byte end ‖ ordered 8-byte start ‖ key → 8-byte big-endian timestamp ‖ value
+//	sliding windows   0 ‖ ordered 8-byte start ‖ key                      → 8-byte big-endian timestamp ‖ value
+//
+// Windows sort by start and sessions by end, so that closing and expiry are range scans. Stores of sessions and of sliding windows
+// have an index behind their entries, by which those of one key are found; its values are empty:
+//
+//	session store     1 ‖ 4-byte big-endian length of key ‖ key ‖ ordered 8-byte end ‖ ordered 8-byte start
+//	sliding windows   1 ‖ 4-byte big-endian length of key ‖ key ‖ ordered 8-byte start
+//
+// The index stays in the store: [Txn.Mutations] leaves it out, so no changelog knows of it, and a restore makes it again with
+// [Kind.Index]. Whoever writes such a store in store layout writes both.
 package state

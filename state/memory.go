@@ -51,7 +51,7 @@ func CheckSpecs(specs []Spec) error {
 		if s.Name == "" {
 			return fmt.Errorf("state: store %d has no name", i)
 		}
-		if s.Kind != KeyValueKind && s.Kind != WindowKind {
+		if s.Kind < KeyValueKind || s.Kind > SlidingKind {
 			return fmt.Errorf("state: store %q has the unknown kind %d", s.Name, uint8(s.Kind))
 		}
 		for _, other := range specs[:i] {

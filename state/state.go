@@ -13,6 +13,11 @@ const (
 	KeyValueKind Kind = iota + 1
 	// WindowKind is a store of one value for each window and key. Kafka Streams: timestamped window store.
 	WindowKind
+	// SessionKind is a store of one value for each session and key, and finds the sessions of a key. Kafka Streams: session store.
+	SessionKind
+	// SlidingKind is a store of one value for each window and key that finds the windows of a key, too. Kafka Streams: timestamped
+	// window store.
+	SlidingKind
 )
 
 // String returns the kind's name as docs and errors write it.
@@ -22,6 +27,10 @@ func (k Kind) String() string {
 		return "key-value"
 	case WindowKind:
 		return "window"
+	case SessionKind:
+		return "session"
+	case SlidingKind:
+		return "sliding window"
 	}
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
@@ -35,7 +44,8 @@ type Spec struct {
 	// SourceTopic names the topic that already is this store's changelog: a table read from a topic. Empty means that the
 	// store has a changelog topic of its own and that its mutations are written there.
 	SourceTopic string
-	// Retention is how long after its start a window is kept, in milliseconds: size plus grace. Zero for key-value stores.
+	// Retention is how long after its start a window is kept, in milliseconds: size plus grace. Of a session it is how long after its
+	// end. Zero for key-value stores.
 	Retention int64
 }
 

@@ -275,18 +275,28 @@ func (t *Txn) leaving() int {
 
 // Mutations returns the last write of each key, store by store in the order in which the keys were first written: of what is frozen, if
 // something is. The transaction must not be written to while it is iterated over, unless it is frozen. The mutations' bytes are immutable.
+//
+// They are what a changelog is told, and so without an index. A session that has come and gone in between is left out where nothing is
+// known to be committed of it: one that grows is another one with every record.
 func (t *Txn) Mutations() iter.Seq[Mutation] {
 	return func(yield func(Mutation) bool) {
 		for s := range t.specs {
-			o := &t.overlays[t.leaving()][s]
+			o, kind := &t.overlays[t.leaving()][s], t.specs[s].Kind
 			for i := range o.entries {
-				if w := &o.entries[i]; !o.expired(w.key()) && !yield(w.mutation(s)) {
+				w := &o.entries[i]
+				if o.expired(w.key()) || kind.indexed() && (kind.Local(w.key()) || w.value == nil && t.absent(w.cell)) {
+					continue
+				}
+				if !yield(w.mutation(s)) {
 					return
 				}
 			}
 		}
 	}
 }
+
+// absent says that a cell is known to have no committed value.
+func (t *Txn) absent(c *cell) bool { return c.value == nil && (c.known || t.memory != nil) }
 
 // sorted are the mutations, and what has expired, store by store in the order of the keys, which spares a backend on disk much of its
 // search for their places.

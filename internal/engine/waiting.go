@@ -53,7 +53,7 @@ func (t *Task) Waiting() []Wait {
 
 // windowed says whether a clock is that of windows: it has the name of their store.
 func (t *Task) windowed(name string) bool {
-	return slices.ContainsFunc(t.cfg.Sub.Stores, func(s state.Spec) bool { return s.Kind == state.WindowKind && s.Name == name })
+	return slices.ContainsFunc(t.cfg.Sub.Stores, func(s state.Spec) bool { return s.Kind.Timed() && s.Name == name })
 }
 
 // feeds says whether what goes in at one node comes to another.

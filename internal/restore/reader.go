@@ -200,7 +200,7 @@ func (rd *reader) take(ctx context.Context, got fetched) (wait bool, err error) 
 			continue
 		}
 		if c.mutations == nil {
-			n, size := upTo(got.records[i:])
+			n, size := upTo(got.records[i:], rd.spec.Kind)
 			c.mutations, arena = make([]state.Mutation, 0, n), make([]byte, 0, size)
 		}
 		value := rec.Value
@@ -223,6 +223,12 @@ func (rd *reader) take(ctx context.Context, got fetched) (wait bool, err error) 
 			continue
 		}
 		c.mutations = append(c.mutations, m)
+		c.records++
+		var index state.Mutation
+		var indexed bool
+		if index, arena, indexed = rd.spec.Kind.Index(arena, m); indexed {
+			c.mutations = append(c.mutations, index)
+		}
 		c.bytes += int64(len(rec.Key) + len(rec.Value))
 		if len(c.mutations) == cap(c.mutations) || c.bytes >= batchBytes {
 			c.next, c.epoch = rec.Offset+1, rec.LeaderEpoch
@@ -241,10 +247,17 @@ func (rd *reader) take(ctx context.Context, got fetched) (wait bool, err error) 
 	return false, rd.send(ctx, c)
 }
 
-// upTo says how many records the next batch has at most, and how many bytes their mutations take.
-func upTo(records []*kgo.Record) (n, size int) {
+// upTo says how many mutations the next batch has at most, and how many bytes they take.
+func upTo(records []*kgo.Record, kind state.Kind) (n, size int) {
 	for ; n < min(len(records), batchRecords) && size < batchBytes; n++ {
 		size += len(records[n].Key) + len(records[n].Value) + 8 // a timestamp is put before the value
+	}
+	if _, end := kind.Entries(); end != nil { // it has an index, with a mutation more for each, of about the key's length
+		size += n
+		for _, r := range records[:n] {
+			size += len(r.Key) + 5
+		}
+		n *= 2
 	}
 	return n, size
 }

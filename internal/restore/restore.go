@@ -215,6 +215,7 @@ type chunk struct {
 	rd        *reader
 	wipe      bool // first of all
 	mutations []state.Mutation
+	records   int64 // that the mutations come from
 	bytes     int64
 	skipped   int64
 	topicID   [16]byte
@@ -255,8 +256,8 @@ func (a *applier) apply(c chunk) error {
 			return &StoreError{fmt.Errorf("restore: apply %s[%d] up to offset %d to store %q: %w", rd.Topic, rd.Partition, c.next, rd.spec.Name, err)}
 		}
 	}
-	rd.applied += int64(len(c.mutations))
-	a.result.Records += int64(len(c.mutations))
+	rd.applied += c.records
+	a.result.Records += c.records
 	a.result.Bytes += c.bytes
 	a.result.Skipped += c.skipped
 	if c.done {

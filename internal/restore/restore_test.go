@@ -412,6 +412,40 @@ func TestSeveralStoresAndPartitions(t *testing.T) {
 	}
 }
 
+// The index of sessions is in no changelog. It comes back with the entries, goes with tombstones, and counts as no record.
+func TestTheIndexIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	visits := state.Spec{Name: "visits", Kind: state.SessionKind}
+	w.open(state.Memory(), []state.Spec{visits}, Store{Topic: topic})
+	session := func(key string, start, end int64) []byte {
+		return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64([]byte(key), uint64(end)), uint64(start))
+	}
+	at := time.UnixMilli(7)
+	w.begin(w.writer)
+	w.produce(w.writer,
+		&kgo.Record{Topic: topic, Key: session("a", 1, 2), Value: []byte("v"), Timestamp: at},
+		&kgo.Record{Topic: topic, Key: session("b", 3, 4), Value: []byte("w"), Timestamp: at},
+		&kgo.Record{Topic: topic, Key: session("a", 1, 2), Timestamp: at},
+	)
+	w.end(w.writer, kgo.TryCommit)
+	res, err := w.run()
+	if want := (Result{Records: 3, Bytes: 3*17 + 2}); err != nil || res != want {
+		t.Errorf("result %+v, %v, want %+v", res, err, want)
+	}
+	var got []string
+	for e, err := range w.backend.Scan(0, nil, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, string(e.Key))
+	}
+	want := []string{string(state.AppendSessionKey(nil, 3, 4, []byte("b"))), string(state.AppendSessionIndex(nil, 3, 4, []byte("b")))}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("keys (-want +got):\n%s", diff)
+	}
+}
+
 func TestAnOpenTransactionIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

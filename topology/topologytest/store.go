@@ -72,6 +72,9 @@ func (s *sub) restore(b state.Backend, partition int32) error {
 				return err
 			}
 			all = append(all, m)
+			if index, _, ok := spec.Kind.Index(nil, m); ok {
+				all = append(all, index)
+			}
 		}
 		positions[i] = &state.Position{Offset: int64(len(records))}
 	}
@@ -118,7 +121,7 @@ func (d *Driver) crash() error {
 	var errs []error
 	for i, t := range before {
 		for st, spec := range t.sub.plan.Stores {
-			if err := same(t.backend, d.tasks[i].txn, st); err != nil {
+			if err := errors.Join(same(t.backend, d.tasks[i].txn, st, spec.Kind), indexed(d.tasks[i].txn, st, spec.Kind)); err != nil {
 				errs = append(errs, fmt.Errorf("topologytest: task %s: store %s came back from its changelog other than it was: %w", t.ID(), spec.Name, err))
 			}
 		}
@@ -128,10 +131,14 @@ func (d *Driver) crash() error {
 
 // same compares a store in a backend with what a task that has just been made sees of it. Windows that the watermark has passed are in
 // the changelog, and perhaps in the backend, but not for a task.
-func same(was state.Backend, is *state.Txn, store int) error {
-	next, stop := iter.Pull2(is.Scan(store, nil, nil))
+func same(was state.Backend, is *state.Txn, store int, kind state.Kind) error {
+	from, to := kind.Entries()
+	next, stop := iter.Pull2(is.Scan(store, from, to))
 	defer stop()
-	for want, err := range was.Scan(store, is.Floor(store), nil) {
+	if floor := is.Floor(store); bytes.Compare(floor, from) > 0 {
+		from = floor
+	}
+	for want, err := range was.Scan(store, from, to) {
 		if err != nil {
 			return err
 		}
@@ -145,6 +152,36 @@ func same(was state.Backend, is *state.Txn, store int) error {
 	}
 	if got, _, ok := next(); ok {
 		return fmt.Errorf("key %x was not there and came back", got.Key)
+	}
+	return nil
+}
+
+// indexed says whether the index of a store is that of its entries: it is not in the changelog, and was made again.
+func indexed(is *state.Txn, store int, kind state.Kind) error {
+	from, to := kind.Entries()
+	if to == nil {
+		return nil
+	}
+	want := map[string]bool{}
+	for e, err := range is.Scan(store, from, to) {
+		if err != nil {
+			return err
+		}
+		if m, _, ok := kind.Index(nil, state.Mutation{Key: e.Key, Value: e.Value}); ok {
+			want[string(m.Key)] = true
+		}
+	}
+	for e, err := range is.Scan(store, to, nil) {
+		switch {
+		case err != nil:
+			return err
+		case !want[string(e.Key)]:
+			return fmt.Errorf("the index has %x, which is not there", e.Key)
+		}
+		delete(want, string(e.Key))
+	}
+	for key := range want {
+		return fmt.Errorf("the index lacks %x", key)
 	}
 	return nil
 }
