@@ -96,7 +96,7 @@ func aggregate[K, V, A any](g Grouped[K, V], kind, name string, s serde.Serde[A]
 		w.connect(def)
 		if how.keepsPanes() {
 			panes = name + "-panes"
-			b.store(m, state.Spec{Name: panes, Kind: spec.Kind, Retention: spec.Retention})
+			b.store(m, state.Spec{Name: panes, Kind: state.WindowKind, Retention: spec.Retention})
 		}
 		if how.correct || how.retract {
 			m.past = revised{horizon: w.late.CorrectMillis(), upserts: !how.retract && !how.discard, retract: how.retract, at: m.at}
@@ -110,7 +110,7 @@ func aggregate[K, V, A any](g Grouped[K, V], kind, name string, s serde.Serde[A]
 		}
 		f := &folding[K, V, A]{store: st0, name: name, serde: s, steps: st, push: out.push, how: how, count: in.rt.Count, node: m.local}
 		if panes != "" {
-			if f.panes, err = in.rt.OpenStore(panes, spec.Kind); err != nil {
+			if f.panes, err = in.rt.OpenStore(panes, state.WindowKind); err != nil {
 				return fold[K, V]{}, err
 			}
 		}

@@ -20,13 +20,17 @@ type fold[K, V any] struct {
 	// advance tells what is behind the aggregate how far event time is.
 	advance func(w int64)
 	// kept are the results that wait for the commit; nil where none do.
-	kept interface {
-		graph.Giver
-		owesBelow(bound []byte) bool
-		give() error
-	}
+	kept keeper
 	// panes is the store of what results windows have given; nil where that is not remembered.
 	panes state.Store
+}
+
+// keeper has results that wait for the commit.
+type keeper interface {
+	graph.Giver
+	// owesBelow says whether there is one with a key below a bound, and makes it the one that give gives.
+	owesBelow(bound []byte) bool
+	give() error
 }
 
 // folding is an aggregate in one task.

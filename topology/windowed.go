@@ -56,7 +56,7 @@ func Windowed[K, V any](g Grouped[K, V], def window.Definition, late window.Late
 	out.input = func(st *storeDef, emit emission, mk func(*instance, state.Store) (fold[window.Key[K], V], error)) {
 		m := st.owner
 		g.n.edges = append(g.n.edges, func(in *instance) (consumer[K, V], error) {
-			store, err := openExpirer(in, st.spec.Name)
+			store, err := openExpirer(in, st.spec.Name, how.kind)
 			if err != nil {
 				return consumer[K, V]{}, err
 			}
@@ -65,16 +65,26 @@ func Windowed[K, V any](g Grouped[K, V], def window.Definition, late window.Late
 				return consumer[K, V]{}, err
 			}
 			op := &windowOp[K, V]{
-				at: in.rt.At(), windows: w, horizon: late.CorrectMillis(), byChannel: late.Judge() == window.Channel, how: emit, key: g.key,
-				fold: f, store: store, guard: keyed[K, V](in, m, g.key), lateness: lateness{rt: in.rt, m: m, def: how, name: st.spec.Name},
-				w: graph.Unknown, sent: graph.Unknown, low: graph.Unknown, round: graph.Unknown,
+				at: in.rt.At(), windows: w, key: g.key, fold: f, guard: keyed[K, V](in, m, g.key),
+				lifecycle: lifecycle{bounds: windowBounds{w}, pass: f.advance, kept: f.kept},
 			}
-			if f.panes != nil {
-				if op.panes, err = openExpirer(in, st.spec.Name+"-panes"); err != nil {
-					return consumer[K, V]{}, err
+			op.one = func(key, stored []byte) error {
+				k, err := op.windowKey(key)
+				if err != nil {
+					return err
 				}
+				return f.close(k, key, stored)
 			}
-			op.closing.reset(graph.Unknown)
+			op.early = func(key []byte) error {
+				k, err := op.windowKey(key)
+				if err != nil {
+					return err
+				}
+				return f.early(k, key)
+			}
+			if err := op.open(in, how, st, emit, store); err != nil {
+				return consumer[K, V]{}, err
+			}
 			in.clocks = append(in.clocks, op)
 			return consumer[K, V]{push: op.push, advance: op.advance}, nil
 		})
@@ -82,8 +92,8 @@ func Windowed[K, V any](g Grouped[K, V], def window.Definition, late window.Late
 	return out
 }
 
-func openExpirer(in *instance, name string) (graph.Expirer, error) {
-	opened, err := in.rt.OpenStore(name, state.WindowKind)
+func openExpirer(in *instance, name string, kind state.Kind) (graph.Expirer, error) {
+	opened, err := in.rt.OpenStore(name, kind)
 	if err != nil {
 		return nil, err
 	}
@@ -92,6 +102,20 @@ func openExpirer(in *instance, name string) (graph.Expirer, error) {
 		return nil, fmt.Errorf("window store %s: the runtime's %T cannot expire windows", name, opened)
 	}
 	return store, nil
+}
+
+// open fills in what the store of a windowed group and its policies say.
+func (l *lifecycle) open(in *instance, def *windowing, st *storeDef, emit emission, store graph.Expirer) (err error) {
+	l.lateness = lateness{rt: in.rt, m: st.owner, def: def, name: st.spec.Name}
+	l.horizon, l.byChannel = def.late.CorrectMillis(), def.late.Judge() == window.Channel
+	l.how, l.kind, l.store = emit, def.kind, store
+	if emit.keepsPanes() {
+		if l.panes, err = openExpirer(in, st.spec.Name+"-panes", state.WindowKind); err != nil {
+			return err
+		}
+	}
+	l.begin()
+	return nil
 }
 
 // windowing is the part of a windowed group that has no types.
