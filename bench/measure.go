@@ -129,7 +129,7 @@ func (m *measurement) measureWorks(ctx context.Context) error {
 	for round := range m.rounds {
 		for i := range m.works {
 			w := &m.works[i]
-			p := m.params.For(w.Kind)
+			p := m.params.For(w)
 			if err := m.bench.Load(ctx, w, p); err != nil {
 				return err
 			}

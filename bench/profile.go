@@ -40,7 +40,7 @@ func profile(ctx context.Context, b *drive.Bench, o options, out io.Writer) erro
 		return err
 	}
 	w := &o.works[0]
-	p := o.params.For(w.Kind)
+	p := o.params.For(w)
 	if err := b.Load(ctx, w, p); err != nil {
 		return err
 	}

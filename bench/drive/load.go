@@ -81,8 +81,27 @@ func (b *Broker) load(ctx context.Context, topic string, partitions int, compact
 // loadInput produces a run's records.
 func (b *Broker) loadInput(ctx context.Context, topic string, r plan.Run) error {
 	return b.load(ctx, topic, r.Partitions, false, r.Records, func(i int, key, _ []byte) ([]byte, []byte, int64) {
-		return plan.AppendKey(key, r.Key(i)), nil, r.Base + int64(i)
+		return plan.AppendKey(key, r.Key(i)), nil, r.At(i)
 	})
+}
+
+// loadJump produces a record a day after the others into each partition.
+func (b *Broker) loadJump(ctx context.Context, topic string, r plan.Run) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs...), kgo.DisableClientMetrics(), kgo.DefaultProduceTopic(topic), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	records := make([]*kgo.Record, r.Partitions)
+	for p := range records {
+		records[p] = &kgo.Record{
+			Partition: int32(p), Key: plan.AppendKey(nil, uint32(p)), Value: plan.AppendValue(nil, r.Records+p), Timestamp: time.UnixMilli(r.Base + plan.Day),
+		}
+	}
+	if err := client.ProduceSync(ctx, records...).FirstErr(); err != nil {
+		return fmt.Errorf("drive: produce to %s: %w", topic, err)
+	}
+	return nil
 }
 
 // loadTable produces a row for each key, older than all records.

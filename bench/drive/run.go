@@ -74,6 +74,11 @@ func (b *Bench) Load(ctx context.Context, w *plan.Work, p plan.Params) error {
 		if err := b.Broker.loadInput(ctx, topic, r); err != nil {
 			return err
 		}
+		if w.Input == plan.Apiece {
+			if err := b.Broker.loadJump(ctx, topic, r); err != nil {
+				return err
+			}
+		}
 		b.loaded[topic] = true
 		b.Say("loaded %s records into %s in %.1f s", Thousands(r.Records), topic, time.Since(began).Seconds())
 	}
@@ -159,7 +164,9 @@ func (t *task) all(ctx context.Context) error {
 	var err error
 	switch t.work.Kind {
 	case plan.Throughput:
-		err = t.throughput(ctx)
+		err = t.throughput(ctx, t.run.Records, 0)
+	case plan.Jump:
+		err = t.throughput(ctx, t.run.Records+t.run.Partitions, t.run.Records)
 	case plan.Restore:
 		err = t.restore(ctx)
 	case plan.Latency:
@@ -214,8 +221,8 @@ func (t *task) first() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// throughput waits until the input is done with.
-func (t *task) throughput(ctx context.Context) error {
+// throughput waits until the input of so many records is done with, and there are as many outputs or more.
+func (t *task) throughput(ctx context.Context, records, outputs int) error {
 	s := &t.specs[0]
 	began := t.procs[0].started
 	var last int64
@@ -248,17 +255,19 @@ func (t *task) throughput(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if at != last {
-			last, moved = at, time.Now()
-		} else if time.Since(moved) > stallPatience {
-			return fmt.Errorf("drive: it stands still at %d of %d records\n%s", at, t.run.Records, t.procs[0].tail())
-		}
-		if at >= int64(t.run.Records) {
+		progress := at
+		if at >= int64(records) {
 			end, stable, err := t.Broker.ends(ctx, s.Output)
 			if err != nil {
 				return err
 			}
-			done = end == stable
+			done = end == stable && stable >= int64(outputs)
+			progress += stable
+		}
+		if progress != last {
+			last, moved = progress, time.Now()
+		} else if !done && time.Since(moved) > stallPatience {
+			return fmt.Errorf("drive: it stands still at %d of %d records\n%s", at, records, t.procs[0].tail())
 		}
 	}
 	end := time.Now()
@@ -360,6 +369,10 @@ func (t *task) finish() error {
 	}
 	if words, ok := t.procs[0].line(plan.Settings); ok && t.Settings[t.peer] == "" {
 		t.Settings[t.peer] = strings.Join(words, " ")
+	}
+	if bytes, ok := t.procs[0].number(plan.Longest, 0); ok {
+		gap, _ := t.procs[0].number(plan.Longest, 1)
+		t.values[plan.Largest], t.values[plan.LongestGap] = bytes/(1<<20), gap/1e6
 	}
 	n := float64(t.run.Records)
 	t.values[plan.Peak] = peak

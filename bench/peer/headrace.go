@@ -34,6 +34,23 @@ var topologies = map[string]func(b *topology.Builder, in topology.Stream[[]byte,
 		w := topology.Windowed(in.GroupByKey(), window.Tumbling(plan.Window*time.Millisecond), window.Drop())
 		topology.Count(w, "windows").To(topology.Topic(s.Output, window.KeySerde(serde.Bytes()), serde.Int64()))
 	},
+	"hopping": func(_ *topology.Builder, in topology.Stream[[]byte, []byte], s *plan.Spec) {
+		w := topology.Windowed(in.GroupByKey(), window.Hopping(plan.Window*time.Millisecond, plan.Advance*time.Millisecond), window.Drop())
+		topology.Count(w, "windows").To(topology.Topic(s.Output, window.KeySerde(serde.Bytes()), serde.Int64()))
+	},
+	"session": func(_ *topology.Builder, in topology.Stream[[]byte, []byte], s *plan.Spec) {
+		in = in.Filter(func(_, v []byte) bool { return plan.KeepSession(v) })
+		w := topology.Windowed(in.GroupByKey(), window.Session(plan.Gap*time.Millisecond), window.Drop())
+		topology.Count(w, "windows").To(topology.Topic(s.Output, window.SessionKeySerde(serde.Bytes()), serde.Int64()))
+	},
+	"sliding": func(_ *topology.Builder, in topology.Stream[[]byte, []byte], s *plan.Spec) {
+		w := topology.Windowed(in.GroupByKey(), window.Sliding(plan.Diff*time.Millisecond), window.Drop())
+		topology.Count(w, "windows").To(topology.Topic(s.Output, window.KeySerde(serde.Bytes()), serde.Int64()))
+	},
+	"jump": func(_ *topology.Builder, in topology.Stream[[]byte, []byte], s *plan.Spec) {
+		w := topology.Windowed(in.GroupByKey(), window.Tumbling(plan.Window*time.Millisecond), window.Drop())
+		topology.Count(w, "windows", topology.EmitOnClose()).To(topology.Topic(s.Output, window.KeySerde(serde.Bytes()), serde.Int64()))
+	},
 	"join": func(b *topology.Builder, in topology.Stream[[]byte, []byte], s *plan.Spec) {
 		table := topology.TableFrom(b, "table", values(s.Table))
 		topology.JoinTable(in, table, joined).To(values(s.Output))
@@ -86,9 +103,11 @@ func headrace(ctx context.Context, s *plan.Spec, say *speaker) error {
 	if s.Peer == plan.Pebble {
 		stores, where = pebblestore.New(pebblestore.Config{Dir: s.Dir, MemoryBudget: pebbleBudget}), "stores in Pebble with 48 MiB for its cache and what it has not flushed"
 	}
+	seen := &commits{last: make(map[int]time.Time)}
+	defer func() { say.line(plan.Longest, seen.largest, seen.gap.Nanoseconds()) }()
 	app, err := framework.New(framework.Config{
 		AppID: s.App, Brokers: s.Brokers, Topology: t, State: stores, Workers: s.Params.Workers,
-		Observers: []framework.Observer{ready(say, s.Params.Partitions)},
+		Observers: []framework.Observer{ready(say, s.Params.Partitions), {Transaction: seen.transaction}},
 		Kafka:     []kgo.Opt{kgo.WithHooks(say)},
 	})
 	if err != nil {
@@ -117,4 +136,23 @@ func ready(say *speaker, tasks int) framework.Observer {
 			say.now(plan.Restored, restored)
 		}
 	}}
+}
+
+// commits is what the transactions of an app were like.
+type commits struct {
+	mu      sync.Mutex
+	largest int64
+	gap     time.Duration
+	last    map[int]time.Time // when a worker's last one ended
+}
+
+func (c *commits) transaction(t framework.Transaction) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	end := t.Started.Add(t.Duration)
+	c.largest = max(c.largest, t.Bytes)
+	if last, ok := c.last[t.Worker]; ok {
+		c.gap = max(c.gap, end.Sub(last))
+	}
+	c.last[t.Worker] = end
 }

@@ -29,7 +29,13 @@ func work(t *testing.T, name string) *plan.Work {
 func run(w *plan.Work) plan.Run {
 	p := plan.Default()
 	p.Records, p.Keys = records, keys
-	return plan.Run{Params: p, Data: plan.NewData(w.Input, records, keys, end)}
+	switch {
+	case w.Keys > 0:
+		p.Records, p.Keys = 9*w.Keys+17, w.Keys // so that sessions end, and begin again
+	case w.Kind == plan.Jump:
+		p.Keys = p.Records
+	}
+	return plan.Run{Params: p, Data: plan.NewData(w.Input, p.Records, p.Keys, end)}
 }
 
 func u64(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
@@ -37,6 +43,9 @@ func u64(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 // right is what a peer that works writes.
 func right(w *plan.Work, r plan.Run) (out []output) {
 	seen := make(map[string]uint64)
+	type session struct{ start, end, n int64 }
+	sessions := make(map[string]session)
+	times := make(map[string][]int64)
 	for i := range r.Records {
 		k := plan.AppendKey(nil, r.Key(i))
 		v := plan.AppendValue(nil, i)
@@ -53,6 +62,45 @@ func right(w *plan.Work, r plan.Run) (out []output) {
 			k = append(k, u64(uint64(r.Base+int64(i))/plan.Window*plan.Window)...)
 			seen[string(k)]++
 			out = append(out, output{k, u64(seen[string(k)])})
+		case "hopping":
+			at := r.Base + int64(i)
+			for start := at/plan.Advance*plan.Advance - plan.Window + plan.Advance; start <= at; start += plan.Advance {
+				key := string(k) + string(u64(uint64(start)))
+				seen[key]++
+				out = append(out, output{[]byte(key), u64(seen[key])})
+			}
+		case "session":
+			if !plan.KeepSession(v) {
+				continue
+			}
+			at := r.Base + int64(i)
+			key := func(s session) []byte { return append(append(slices.Clone(k), u64(uint64(s.end))...), u64(uint64(s.start))...) }
+			s, ok := sessions[string(k)]
+			if ok && at-s.end <= plan.Gap {
+				out = append(out, output{key(s), nil})
+				s = session{s.start, at, s.n + 1}
+			} else {
+				s = session{at, at, 1}
+			}
+			sessions[string(k)] = s
+			out = append(out, output{key(s), u64(uint64(s.n))})
+		case "sliding":
+			at, n := r.Base+int64(i), uint64(1)
+			for _, t := range times[string(k)] {
+				if at-t > plan.Diff+1 {
+					continue
+				}
+				key := string(k) + string(u64(uint64(t+1)))
+				seen[key]++
+				out = append(out, output{[]byte(key), u64(seen[key])})
+				if at-t <= plan.Diff {
+					n++
+				}
+			}
+			times[string(k)] = append(times[string(k)], at)
+			out = append(out, output{append(slices.Clone(k), u64(uint64(at-plan.Diff))...), u64(n)})
+		case "jump":
+			out = append(out, output{append(slices.Clone(k), u64(uint64(r.Base))...), u64(1)})
 		case "join":
 			out = append(out, output{k, append(v, plan.AppendRow(nil, r.Key(i))[:8]...)})
 		case "latency":
@@ -183,11 +231,14 @@ func TestDataAreTheSameEachTime(t *testing.T) {
 
 func TestFind(t *testing.T) {
 	t.Parallel()
-	if ws, err := plan.Find(""); err != nil || len(ws) != len(plan.Works) {
+	if ws, err := plan.Find(""); err != nil || len(ws) != 7 {
 		t.Errorf("no names: %d works, %v", len(ws), err)
 	}
 	if ws, err := plan.Find("join, map"); err != nil || len(ws) != 2 || ws[0].Name != "join" {
 		t.Errorf("two names: %v, %v", ws, err)
+	}
+	if ws, err := plan.Find("windowed"); err != nil || len(ws) != 4 || ws[0].Name != "tumbling" || ws[3].Name != "sliding" {
+		t.Errorf("a group: %v, %v", ws, err)
 	}
 	if _, err := plan.Find("cuont"); err == nil || !strings.Contains(err.Error(), "count, count-zipf") {
 		t.Errorf("a name that there is not: %v", err)

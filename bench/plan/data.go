@@ -10,10 +10,11 @@ const ValueSize = 100
 
 // Data are records that are the same whenever they are made. It is immutable.
 type Data struct {
-	Base int64 // timestamp of record 0, a multiple of Window; record i is i ms later
+	Base int64 // timestamp of record 0, a multiple of Window; record i is i ms later, or less
 
 	perm []uint32 // the shuffle of keys
 	zipf []uint32 // the key of each record before the shuffle; nil if they go round
+	near bool     // all records are within a window
 }
 
 // NewData makes n records with so many keys. Their last timestamp is not after end, in Unix milliseconds, so that no broker finds
@@ -22,6 +23,9 @@ func NewData(in Input, n, keys int, end int64) *Data {
 	d := &Data{Base: (end - int64(n)) / Window * Window, perm: make([]uint32, keys)}
 	for i := range d.perm {
 		d.perm[i] = uint32(i)
+	}
+	if in == Apiece {
+		d.Base, d.near = (end-Window-Day)/Window*Window, true
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	r.Shuffle(keys, func(i, j int) { d.perm[i], d.perm[j] = d.perm[j], d.perm[i] })
@@ -41,6 +45,14 @@ func (d *Data) Key(i int) uint32 {
 		return d.perm[d.zipf[i]]
 	}
 	return d.perm[i%len(d.perm)]
+}
+
+// At returns the timestamp of record i.
+func (d *Data) At(i int) int64 {
+	if d.near {
+		i %= Window
+	}
+	return d.Base + int64(i)
 }
 
 // AppendKey appends a key's eight bytes.

@@ -37,6 +37,7 @@ const (
 	Ready    = "ready"     // Unix nanoseconds at which all its tasks ran
 	Restored = "restored"  // Unix nanoseconds at which all stores were restored, and how many records went into them
 	Allocd   = "allocated" // objects and bytes allocated since its start
+	Longest  = "longest"   // the bytes of its largest transaction, and nanoseconds of the longest time between two commits
 )
 
 // String names the run for people.

@@ -42,6 +42,9 @@ const (
 	// Latency: the input is produced at a rate while the peer runs. A record's time runs from its making until a read-committed
 	// consumer has what the peer made of it.
 	Latency
+	// Jump: the input is there, and behind it a record in each partition that is a day later. Time runs as for Throughput, until all
+	// results are there.
+	Jump
 )
 
 // Input names a set of records.
@@ -50,6 +53,7 @@ type Input string
 const (
 	Uniform Input = "uniform" // record i has key i mod Keys in a fixed shuffle
 	Zipf    Input = "zipf"    // keys by Zipf's law, s = 1.1
+	Apiece  Input = "apiece"  // each record has a key of its own, and all are within a window; behind them one in each partition, a day later
 	None    Input = "none"    // no records but those that the run produces
 )
 
@@ -65,6 +69,10 @@ const (
 	CPU    Metric = "CPU s/M"     // of the peer's processes, from start to end, for a million records
 	Allocs Metric = "allocs/rec"  // of Go peers, from start to end
 	Bytes  Metric = "alloc B/rec" // likewise
+	// Largest is the largest transaction: the bytes of its keys, values and headers, as the peer counts them. LongestGap is the longest
+	// time from one commit to the next while there is work.
+	Largest    Metric = "largest txn MiB"
+	LongestGap Metric = "longest gap ms"
 	// Outputs is how many committed outputs there were, all of them right. It is told, not compared.
 	Outputs Metric = "outputs"
 )
@@ -75,11 +83,14 @@ func (m Metric) Higher() bool { return m == Rate }
 // Work is one thing that all peers do.
 type Work struct {
 	Name  string
+	Group string // another name, which it shares with others
 	What  string
 	Kind  Kind
 	Input Input
 	// Table says that the input is joined with a table of Keys rows.
 	Table bool
+	Keys  int  // instead of as many as usual, if not 0
+	Apart bool // only if it is asked for
 	// Store is the name of the store whose changelog the peers write, empty if they write none.
 	Store string
 	Peers []Peer
@@ -90,7 +101,7 @@ type Work struct {
 }
 
 // Works are all works, in the order in which they run.
-var Works = []Work{
+var Works = slices.Concat([]Work{
 	{
 		Name: "map", What: "filter (keeps nine in ten) and map (a changed copy of the value)",
 		Input: Uniform, Peers: []Peer{Raw, Memory, Streams}, Metrics: []Metric{Rate},
@@ -107,7 +118,7 @@ var Works = []Work{
 		Check: counts,
 	},
 	{
-		Name: "tumbling", What: "count per key and window of 60 s, every update written",
+		Name: "tumbling", Group: "windowed", What: "count per key and window of 60 s, every update written",
 		Input: Uniform, Store: "windows", Peers: all, Metrics: []Metric{Rate},
 		Check: func(r Run, p Peer) Checker {
 			if p == Raw {
@@ -136,7 +147,7 @@ var Works = []Work{
 		Kind: Latency, Input: None, Store: "last", Peers: all, Metrics: []Metric{P50, P99},
 		Check: func(r Run, _ Peer) Checker { return newCopies(r, nil, nil) },
 	},
-}
+}, windowed)
 
 var all = []Peer{Raw, Memory, Pebble, Streams}
 
@@ -147,22 +158,31 @@ func counts(r Run, p Peer) Checker {
 	return newUpdates(r, false, p.merges())
 }
 
-// Find returns the works with these names, separated by commas; an empty text is all.
+// Find returns the works with these names, or groups of them, separated by commas; an empty text is all but those that are apart.
 func Find(names string) ([]Work, error) {
-	if names == "" {
-		return Works, nil
-	}
 	var found []Work
+	if names == "" {
+		for _, w := range Works {
+			if !w.Apart {
+				found = append(found, w)
+			}
+		}
+		return found, nil
+	}
 	for name := range strings.SplitSeq(names, ",") {
-		i := slices.IndexFunc(Works, func(w Work) bool { return w.Name == strings.TrimSpace(name) })
-		if i < 0 {
+		before := len(found)
+		for _, w := range Works {
+			if name := strings.TrimSpace(name); w.Name == name || w.Group == name {
+				found = append(found, w)
+			}
+		}
+		if len(found) == before {
 			var have []string
 			for _, w := range Works {
 				have = append(have, w.Name)
 			}
-			return nil, fmt.Errorf("plan: there is no work %q; there are %s (memory and start-up are measured with count)", name, strings.Join(have, ", "))
+			return nil, fmt.Errorf("plan: there is no work %q; there are %s, and windowed for those with windows (memory and start-up are measured with count)", name, strings.Join(have, ", "))
 		}
-		found = append(found, Works[i])
 	}
 	return found, nil
 }
@@ -184,13 +204,19 @@ func Default() Params {
 	return Params{Records: 2_000_000, Keys: 100_000, Partitions: 4, Workers: 1, Operators: 1, Instances: 1, HeapMB: 2048, Rate: 2000}
 }
 
-// For returns the sizes for a work of that kind: what is restored is 0.85 of the records, and latency is measured with one in fifty.
-func (p Params) For(k Kind) Params {
-	switch k {
+// For returns the sizes for a work: what is restored is 0.85 of the records, latency is measured with one in fifty, and a jump with half.
+func (p Params) For(w *Work) Params {
+	if w.Keys > 0 {
+		p.Keys = w.Keys
+	}
+	switch w.Kind {
 	case Restore:
 		p.Records = p.Records * 85 / 100
 	case Latency:
 		p.Records = max(p.Records/50, 1000)
+	case Jump:
+		p.Records /= 2
+		p.Keys = p.Records
 	}
 	return p
 }

@@ -27,16 +27,22 @@ import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.kstream.SessionWindows;
+import org.apache.kafka.streams.kstream.SlidingWindows;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.WindowedSerdes;
 import org.apache.kafka.streams.processor.StateRestoreListener;
 import org.apache.kafka.streams.state.BuiltInDslStoreSuppliers;
 import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.SessionStore;
 import org.apache.kafka.streams.state.WindowStore;
 
 /** The works of the bench in Kafka Streams. It is told what to do by key=value, and says on its standard output what happens. */
 public final class Bench {
     private static final long WINDOW = 60_000;
+    private static final long ADVANCE = 15_000;
+    private static final long GAP = 15_000;
+    private static final long DIFF = 20_000;
     private static final byte MARK = '!';
     private static final AtomicBoolean FIRST = new AtomicBoolean();
 
@@ -127,6 +133,19 @@ public final class Bench {
                 in.groupByKey().windowedBy(TimeWindows.ofSizeWithNoGrace(Duration.ofMillis(WINDOW)))
                     .count(Materialized.<byte[], Long, WindowStore<Bytes, byte[]>>as("windows"))
                     .toStream().to(output, Produced.with(new WindowedSerdes.TimeWindowedSerde<>(Serdes.ByteArray(), WINDOW), Serdes.Long()));
+            case "hopping" ->
+                in.groupByKey().windowedBy(TimeWindows.ofSizeWithNoGrace(Duration.ofMillis(WINDOW)).advanceBy(Duration.ofMillis(ADVANCE)))
+                    .count(Materialized.<byte[], Long, WindowStore<Bytes, byte[]>>as("windows"))
+                    .toStream().to(output, Produced.with(new WindowedSerdes.TimeWindowedSerde<>(Serdes.ByteArray(), WINDOW), Serdes.Long()));
+            case "session" ->
+                in.filter((k, v) -> ByteBuffer.wrap(v).getLong() / 10_000 % 8 < 5)
+                    .groupByKey().windowedBy(SessionWindows.ofInactivityGapWithNoGrace(Duration.ofMillis(GAP)))
+                    .count(Materialized.<byte[], Long, SessionStore<Bytes, byte[]>>as("windows"))
+                    .toStream().to(output, Produced.with(new WindowedSerdes.SessionWindowedSerde<>(Serdes.ByteArray()), Serdes.Long()));
+            case "sliding" ->
+                in.groupByKey().windowedBy(SlidingWindows.ofTimeDifferenceWithNoGrace(Duration.ofMillis(DIFF)))
+                    .count(Materialized.<byte[], Long, WindowStore<Bytes, byte[]>>as("windows"))
+                    .toStream().to(output, Produced.with(new WindowedSerdes.TimeWindowedSerde<>(Serdes.ByteArray(), DIFF), Serdes.Long()));
             case "join" -> {
                 Serde<byte[]> bytes = Serdes.ByteArray();
                 KTable<byte[], byte[]> table = builder.table(spec.get("table"), Consumed.with(bytes, bytes), Materialized.as("table"));
