@@ -5,6 +5,7 @@ const (
 	Fold         = "fold"         // every intermediate value is the fold of the committed prefix of the input
 	WindowResult = "windows"      // each window once, and equal to a batch
 	Conservation = "conservation" // every event is in a window or set aside, and in one of them
+	Correction   = "corrections"  // the revisions of a window come one behind the other, and end equal to a batch
 	TrulyLate    = "late"         // what was set aside was late
 	Hop          = "repartition"  // each event passes the repartition topic once
 	Timers       = "timers"       // counters count 1, 2, 3, …

@@ -22,6 +22,8 @@ const (
 const (
 	TotalsStore  = "totals"
 	WindowsStore = "windows"
+	RevisedStore = "revised"
+	SumsStore    = "sums"
 	GroupsStore  = "groups"
 	TicksStore   = "ticks"
 )
@@ -31,6 +33,8 @@ const (
 	Disorder = 2 * time.Second
 	// WindowSize is that of the windows, which have no grace.
 	WindowSize = time.Second
+	// Horizon is for how long windows are corrected: longer than any event is late.
+	Horizon = 10 * time.Minute
 	// TickEvery is how often each timer fires.
 	TickEvery = 50 * time.Millisecond
 	// TimersPerTask is how many counters each task of the timers has.
@@ -74,6 +78,7 @@ func windows(b *topology.Builder) {
 	results := topology.Map(closed, func(k window.Key[string], c Cell) (string, Result) {
 		return k.Key, Result{Start: k.Start, Cell: c}
 	})
+	revise(b, byGroup)
 	weights := topology.TableFrom(b, GroupsStore, topology.Topic(Groups, serde.String(), serde.Int64()))
 	joined := topology.JoinTable(topology.Repartition(results, "results", Partitions, serde.String(), ResultSerde), weights,
 		func(r Result, weight int64) Result {
@@ -81,6 +86,17 @@ func windows(b *topology.Builder) {
 			return r
 		})
 	joined.To(topology.Topic(Windows, serde.String(), ResultSerde))
+}
+
+// revise folds the same events per second once more, and corrects the results by what is late; what it makes of the results for each group
+// has to subtract what is taken back.
+func revise(b *topology.Builder, byGroup topology.Grouped[string, Event]) {
+	perWindow := topology.Windowed(byGroup, window.Tumbling(WindowSize), window.CorrectWithin(Horizon).Retract().Otherwise(window.Drop()))
+	revised := topology.AggregateWith(perWindow, RevisedStore, CellSerde, topology.Aggregator[Event, Cell]{Add: Cell.Add}, topology.EmitOnClose())
+	revised.To(topology.Topic(Revised, window.KeySerde(serde.String()).Size(WindowSize), CellSerde))
+	again := topology.GroupBy(revised.Stream(), "revised-by-group", func(k window.Key[string], _ Cell) string { return k.Key }, serde.String(), CellSerde)
+	sums := topology.AggregateWith(again, SumsStore, CellSerde, topology.Aggregator[Cell, Cell]{Add: Cell.Plus, Subtract: Cell.Minus})
+	sums.To(topology.Topic(Sums, serde.String(), CellSerde))
 }
 
 // Ticking counts how often timers fired by the wall clock: so many counters in each task, every so often. Nothing moves its input, so that

@@ -14,6 +14,8 @@ const (
 	Totals  = "eos-totals"   // every intermediate total of each key
 	Windows = "eos-windows"  // the result of each window, joined with its group
 	Late    = "eos-late"     // events set aside
+	Revised = "eos-revised"  // the results of windows that are corrected
+	Sums    = "eos-sums"     // their sum for each group
 	Clock   = "eos-clock-in" // what gives the tasks of the timers their partitions
 	Ticks   = "eos-ticks"    // what the timers say
 )
@@ -59,6 +61,12 @@ type Cell struct{ Count, Sum int64 }
 
 // Add is the fold of a window.
 func (c Cell) Add(e Event) Cell { return Cell{c.Count + 1, c.Sum + e.Amount} }
+
+// Plus and Minus are the folds of windows.
+func (c Cell) Plus(o Cell) Cell { return Cell{c.Count + o.Count, c.Sum + o.Sum} }
+
+// Minus takes back what Plus added.
+func (c Cell) Minus(o Cell) Cell { return Cell{c.Count - o.Count, c.Sum - o.Sum} }
 
 // Result is a value of Windows.
 type Result struct {

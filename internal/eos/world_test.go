@@ -43,7 +43,7 @@ func plan(t *testing.T, name string, run func(w *world)) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := &world{t: t, next: make(map[int64]int64), rep: &eos.Report{}}
-			w.c = kafkatest.Start(t, kfake.SeedTopics(planPartitions, eos.Input, eos.Totals, eos.Windows, eos.Late, eos.Ticks))
+			w.c = kafkatest.Start(t, kfake.SeedTopics(planPartitions, eos.Input, eos.Totals, eos.Windows, eos.Late, eos.Revised, eos.Sums, eos.Ticks))
 			w.totals = w.c.Count(t, eos.Totals)
 			run(w)
 			if !w.rep.OK() {

@@ -151,6 +151,7 @@ func (w *world) checkResults(rep *eos.Report, logs map[string]topicLog, repartit
 		eos.CheckTotals(rep, w.counted(), logs[eos.Totals].all(), foldKey, true)
 	case simrun.Windows:
 		found := eos.CheckWindows(rep, w.feed.events[:], logs[eos.Windows].all(), logs[eos.Late].all(), true)
+		eos.CheckCorrected(rep, w.feed.events[:], logs[eos.Revised].all(), logs[eos.Sums].all())
 		if found.Sidelined > 0 {
 			w.met.add(simrun.LateRecord)
 		}
@@ -193,6 +194,9 @@ func (w *world) checkStores(rep *eos.Report, logs map[string]topicLog) {
 				return len(records) > 0 && c.Position <= records[len(records)-1].Offset
 			})
 		}
+		if store == eos.WindowsStore || store == eos.RevisedStore {
+			return eos.CheckWindowStore(rep, store, l.parts, l.starts, all)
+		}
 		return eos.CheckStore(rep, store, l.parts, l.starts, all)
 	}
 	changelog := func(store string) string { return w.appID() + "-" + store + "-changelog" }
@@ -201,6 +205,8 @@ func (w *world) checkStores(rep *eos.Report, logs map[string]topicLog) {
 		eos.CheckOutputs(rep, eos.TotalsStore, kept(eos.TotalsStore, changelog(eos.TotalsStore)), logs[eos.Totals].all())
 	case simrun.Windows:
 		eos.CheckEmpty(rep, eos.WindowsStore, kept(eos.WindowsStore, changelog(eos.WindowsStore)))
+		eos.CheckEmpty(rep, eos.RevisedStore, kept(eos.RevisedStore, changelog(eos.RevisedStore)))
+		eos.CheckOutputs(rep, eos.SumsStore, kept(eos.SumsStore, changelog(eos.SumsStore)), logs[eos.Sums].all())
 		kept(eos.GroupsStore, eos.Groups)
 	case simrun.Ticks:
 		eos.CheckOutputs(rep, eos.TicksStore, kept(eos.TicksStore, changelog(eos.TicksStore)), logs[eos.Ticks].all())

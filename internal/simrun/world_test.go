@@ -146,7 +146,7 @@ func (w *world) outputs() []string {
 	case simrun.Fold:
 		return []string{eos.Totals, deadLetters}
 	case simrun.Windows:
-		return []string{eos.Windows, eos.Late, deadLetters}
+		return []string{eos.Windows, eos.Late, eos.Revised, eos.Sums, deadLetters}
 	default:
 		return []string{eos.Ticks, deadLetters}
 	}
@@ -159,7 +159,10 @@ func (w *world) internal() (repartition, changelogs []string) {
 	case simrun.Fold:
 		return []string{id + "-by-key-repartition"}, []string{id + "-" + eos.TotalsStore + "-changelog"}
 	case simrun.Windows:
-		return []string{id + "-by-group-repartition", id + "-results-repartition"}, []string{id + "-" + eos.WindowsStore + "-changelog"}
+		return []string{id + "-by-group-repartition", id + "-results-repartition", id + "-revised-by-group-repartition"}, []string{
+			id + "-" + eos.WindowsStore + "-changelog", id + "-" + eos.RevisedStore + "-changelog",
+			id + "-" + eos.RevisedStore + "-panes-changelog", id + "-" + eos.SumsStore + "-changelog",
+		}
 	default:
 		return nil, []string{id + "-" + eos.TicksStore + "-changelog"}
 	}

@@ -85,7 +85,7 @@ func run(c config) (bool, error) {
 	feed := newFeed(c, kafka.Addrs())
 	feeding := make(chan error, 1)
 	go func() { feeding <- feed.run(ctx) }()
-	live := newReader(kafka.Addrs(), eos.Totals, eos.Windows, eos.Late, eos.Ticks)
+	live := newReader(kafka.Addrs(), eos.Totals, eos.Windows, eos.Late, eos.Revised, eos.Sums, eos.Ticks)
 	defer live.close()
 	d.live = live
 
@@ -117,7 +117,7 @@ func run(c config) (bool, error) {
 
 func topics() (map[string]int32, map[string]map[string]string) {
 	parts, configs := make(map[string]int32), make(map[string]map[string]string)
-	for _, t := range []string{eos.Input, eos.Totals, eos.Windows, eos.Late, eos.Clock, eos.Ticks} {
+	for _, t := range []string{eos.Input, eos.Totals, eos.Windows, eos.Late, eos.Revised, eos.Sums, eos.Clock, eos.Ticks} {
 		parts[t], configs[t] = eos.Partitions, map[string]string{"retention.ms": "-1"}
 	}
 	parts[eos.Groups], configs[eos.Groups] = eos.Partitions, map[string]string{"cleanup.policy": "compact"}
@@ -141,7 +141,8 @@ func (d *driver) conclude(rep *eos.Report, feed *feed, failed error) bool {
 	}
 	zombies = d.done[zombie]
 	late, results := len(d.topic(eos.Late)), d.resultsAtLastFault
-	fmt.Printf("windows with a result before the last fault: %d; events set aside: %d; aborts and fences seen: %s\n", results, late, d.trouble())
+	fmt.Printf("windows with a result before the last fault: %d; events set aside: %d; results corrected: %d; aborts and fences seen: %s\n",
+		results, late, d.corrections, d.trouble())
 	if d.cfg.plan != "none" && d.cfg.only == "" {
 		if results < 500 {
 			fmt.Println("fewer than 500 windows were closed before the last fault")
@@ -149,6 +150,10 @@ func (d *driver) conclude(rep *eos.Report, feed *feed, failed error) bool {
 		}
 		if late < 100 {
 			fmt.Println("fewer than 100 events were set aside")
+			ok = false
+		}
+		if d.corrections < 100 {
+			fmt.Println("fewer than 100 results of windows were corrected")
 			ok = false
 		}
 	}

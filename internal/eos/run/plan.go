@@ -78,6 +78,7 @@ type driver struct {
 	faults             []fault
 	gone               bool // in the fault under way, its process was away for longer than its session
 	resultsAtLastFault int
+	corrections        int                 // results of windows that were corrected, counted in the end
 	read               map[string]topicLog // what verify has read
 }
 
@@ -386,7 +387,7 @@ func lagging(ctx context.Context, adm *kadm.Client) string {
 func inputs() map[string][]string {
 	return map[string][]string{
 		eos.TotalsApp:  {eos.Input},
-		eos.WindowsApp: {eos.Input, eos.WindowsApp + "-by-group-repartition", eos.WindowsApp + "-results-repartition", eos.Groups},
+		eos.WindowsApp: {eos.Input, eos.WindowsApp + "-by-group-repartition", eos.WindowsApp + "-results-repartition", eos.WindowsApp + "-revised-by-group-repartition", eos.Groups},
 		eos.TicksApp:   {eos.Clock},
 	}
 }

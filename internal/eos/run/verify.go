@@ -26,13 +26,14 @@ func verify(ctx context.Context, d *driver, brokers []string, live *reader) (*eo
 	adm := kadm.NewClient(cl)
 	logs := map[string]string{
 		eos.TotalsStore: eos.TotalsApp + "-" + eos.TotalsStore + "-changelog", eos.WindowsStore: eos.WindowsApp + "-" + eos.WindowsStore + "-changelog",
+		eos.RevisedStore: eos.WindowsApp + "-" + eos.RevisedStore + "-changelog", eos.SumsStore: eos.WindowsApp + "-" + eos.SumsStore + "-changelog",
 		eos.TicksStore: eos.TicksApp + "-" + eos.TicksStore + "-changelog", eos.GroupsStore: eos.Groups,
 	}
-	topics := []string{eos.Input, eos.Totals, eos.Windows, eos.Late, eos.Clock, eos.Ticks}
+	topics := []string{eos.Input, eos.Totals, eos.Windows, eos.Late, eos.Revised, eos.Sums, eos.Clock, eos.Ticks}
 	for _, log := range logs {
 		topics = append(topics, log)
 	}
-	repartition := inputs()[eos.WindowsApp][1:3]
+	repartition := inputs()[eos.WindowsApp][1:4]
 	if err := checkOpen(ctx, rep, adm, slices.Concat(topics, repartition), d.cfg.transaction); err != nil {
 		return nil, err
 	}
@@ -61,6 +62,7 @@ func verify(ctx context.Context, d *driver, brokers []string, live *reader) (*eo
 	}
 	eos.CheckTotals(rep, counted, d.topic(eos.Totals), keyOf, true)
 	eos.CheckWindows(rep, input, d.topic(eos.Windows), d.topic(eos.Late), true)
+	d.corrections = eos.CheckCorrected(rep, input, d.topic(eos.Revised), d.topic(eos.Sums)).Corrections
 	eos.CheckHop(rep, counted, d.topic(repartition[0]), slices.Max(d.read[repartition[0]].starts) > 0)
 	eos.CheckTimers(rep, d.topic(eos.Ticks))
 
@@ -70,14 +72,20 @@ func verify(ctx context.Context, d *driver, brokers []string, live *reader) (*eo
 	}
 	folds := make(map[string]map[string]eos.Entry)
 	for store, log := range logs {
-		folds[store] = eos.CheckStore(rep, store, d.read[log].records, d.read[log].starts, copies[store])
+		check := eos.CheckStore
+		if store == eos.WindowsStore || store == eos.RevisedStore {
+			check = eos.CheckWindowStore
+		}
+		folds[store] = check(rep, store, d.read[log].records, d.read[log].starts, copies[store])
 	}
 	eos.CheckOutputs(rep, eos.TotalsStore, folds[eos.TotalsStore], d.topic(eos.Totals))
 	eos.CheckOutputs(rep, eos.TicksStore, folds[eos.TicksStore], d.topic(eos.Ticks))
+	eos.CheckOutputs(rep, eos.SumsStore, folds[eos.SumsStore], d.topic(eos.Sums))
 	eos.CheckEmpty(rep, eos.WindowsStore, folds[eos.WindowsStore])
+	eos.CheckEmpty(rep, eos.RevisedStore, folds[eos.RevisedStore])
 
 	final := make(eos.Seen)
-	for _, topic := range []string{eos.Totals, eos.Windows, eos.Late, eos.Ticks} {
+	for _, topic := range []string{eos.Totals, eos.Windows, eos.Late, eos.Revised, eos.Sums, eos.Ticks} {
 		for _, r := range d.topic(topic) {
 			final.See(r)
 		}
