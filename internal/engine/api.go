@@ -43,6 +43,9 @@ type Config struct {
 	ReportInterval, ReportRepeat int64
 	// MaxTaskIdle is how long the task waits for a source of which nothing is known to be there, while others have records.
 	MaxTaskIdle int64
+	// MaxDrift, if not 0, is how far a source's watermark may be ahead of the task's least advanced input, or of the floor, before its
+	// records have to wait.
+	MaxDrift int64
 	// AdvanceWhenIdle, if not 0, is by how much the watermark of a task is behind the wall clock while all its sources are idle. It
 	// is not a function of the logs.
 	AdvanceWhenIdle int64
@@ -183,7 +186,8 @@ type OperatorStatus struct {
 //	SetIdle(source int, idle bool)           the partition has nothing, and holds nobody back
 //	SetEnd(source int, end int64)            what is before it is waited for
 //	Pass(source int, to int64)               nothing is there up to an offset
-//	SetHorizon(at int64)                     later records wait
+//	SetFloor(w int64)                        how far other tasks have come
+//	Held(source int) bool                    the source is too far ahead of them, or of the task's others
 //	Time() (w int64, active bool)            how far the task has come
 //	Step(now int64, budget int) (Progress, error)
 //	Settle(now int64) error                  right before Freeze or Cut: what operators keep back until a commit

@@ -390,15 +390,6 @@ func TestTakeWaits(t *testing.T) {
 	if n := done(1061); n != 4 {
 		t.Errorf("%d records: an idle t is not waited for", n)
 	}
-	u.task.SetHorizon(450)
-	push("s", 451)
-	if n := done(1062); n != 4 {
-		t.Errorf("%d records, one of them behind the horizon", n)
-	}
-	u.task.SetHorizon(451)
-	if n := done(1063); n != 5 {
-		t.Errorf("%d records with one on the horizon, want 5", n)
-	}
 }
 
 // The newest records of a partition count although a filter drops them before the repartition topic: what is behind it goes by all.

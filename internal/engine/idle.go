@@ -40,9 +40,6 @@ func (t *Task) Pass(source int, to int64) {
 	s.pushed = max(s.pushed, to)
 }
 
-// SetHorizon keeps the task from processing records with an event time above at: it is too far ahead of others. math.MaxInt64 lifts that.
-func (t *Task) SetHorizon(at int64) { t.horizon = at }
-
 // Time is how far the task has come: the smallest of what its inputs have told, those aside that are idle or at their end, and whether
 // there is any other.
 func (t *Task) Time() (w int64, active bool) {

@@ -86,9 +86,12 @@ func (t *Task) take() (bool, error) {
 	for i := range t.sources {
 		reading = reading || t.sources[i].reading()
 	}
-	best, missing := -1, false
+	best, missing, limit := -1, false, t.drifts()
 	for i := range t.sources {
 		s := &t.sources[i]
+		if s.ahead(limit) {
+			continue
+		}
 		if !s.decoded {
 			if s.q.len() == 0 {
 				missing = missing || !(reading && !s.plan.Table) && t.missing(s)
@@ -105,7 +108,7 @@ func (t *Task) take() (bool, error) {
 			best = i
 		}
 	}
-	if best < 0 || missing || t.sources[best].time > t.horizon {
+	if best < 0 || missing {
 		return false, nil
 	}
 	return true, t.process(&t.sources[best])

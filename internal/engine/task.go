@@ -32,9 +32,9 @@ type Task struct {
 	unitAt  int      // how many outputs there were before it
 	reports []report // one for each sink
 
-	idles   int   // sources that are idle
-	turned  bool  // some have fallen idle or woken since the last step
-	horizon int64 // of event time: what is behind it has to wait
+	idles  int   // sources that are idle
+	turned bool  // some have fallen idle or woken since the last step
+	floor  int64 // what other tasks have come to
 
 	now      int64
 	time     int64 // what Store.Time returns
@@ -84,7 +84,7 @@ func New(cfg Config) (*Task, error) {
 	if len(cfg.Sources) != len(cfg.Sub.Sources) {
 		return nil, fmt.Errorf("engine: task %s has %d sources, got the state of %d", cfg.ID, len(cfg.Sub.Sources), len(cfg.Sources))
 	}
-	t := &Task{cfg: cfg, txn: cfg.Txn, now: cfg.Now, building: true, lookDue: true, horizon: never}
+	t := &Task{cfg: cfg, txn: cfg.Txn, now: cfg.Now, building: true, lookDue: true, floor: math.MaxInt64}
 	t.records = survived(cfg.ID)
 	t.counts = make([]Counts, len(cfg.Sub.Nodes))
 	t.picky = len(cfg.Limits) > 0 || len(cfg.Refused) > 0
