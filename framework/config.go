@@ -89,6 +89,16 @@ type Config struct {
 	// Kafka Streams: statestore.cache.max.bytes, 10 MB, which also merges updates; this one never does.
 	CacheBytes int
 
+	// MaxDrift, if not 0, is how far event time of one input partition may be ahead of others before its records have to wait: of the
+	// other inputs of its task, and of the same inputs of the other tasks of its worker. Inputs that are idle are not waited for. Default
+	// 0: nobody waits.
+	//
+	// It bounds what operators keep for the difference. Where two inputs are merged or joined, or several partitions are read into a
+	// repartition topic, windows stay open until the last input has passed them, and one that is hours ahead leaves hours of them open.
+	// With MaxDrift no more are than it covers. Results are the same, but those of what comes first come later. What waits is queued up to
+	// MaxQueuedBytes, and then is not fetched. It is whole milliseconds. Flink: watermark alignment.
+	MaxDrift time.Duration
+
 	// TopicTimeout is how long Run waits for a broker to answer, and for input and output topics that do not exist. Default 10 s. Give
 	// more where brokers or topics are made at the same time as the app.
 	TopicTimeout time.Duration
@@ -208,6 +218,7 @@ func (c Config) checkPlan(plan *graph.Plan, fingerprint uint64) (*settings, erro
 		{"TopicTimeout", c.TopicTimeout},
 		{"SessionTimeout", c.SessionTimeout},
 		{"TransactionTimeout", c.TransactionTimeout},
+		{"MaxDrift", c.MaxDrift},
 	} {
 		if f.value < 0 {
 			mistake("%s is %v: give a positive duration, or 0 for the default", f.name, f.value)
@@ -222,6 +233,9 @@ func (c Config) checkPlan(plan *graph.Plan, fingerprint uint64) (*settings, erro
 		if f.value < 0 {
 			mistake("%s is %d: give a positive number, or 0 for the default", f.name, f.value)
 		}
+	}
+	if c.MaxDrift > 0 && c.MaxDrift < time.Millisecond {
+		mistake("MaxDrift is %v: give a millisecond at least, or 0 for none", c.MaxDrift)
 	}
 	setDefault(&c.Workers, 1)
 	setDefault(&c.CommitInterval, 100*time.Millisecond)

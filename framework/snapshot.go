@@ -98,6 +98,8 @@ type SourceStatus struct {
 	Queued int
 	// Watermark is the partition's: no record with a smaller event time is expected.
 	Watermark int64
+	// Held says that what is queued waits until others are as far in event time: see Config.MaxDrift.
+	Held bool
 	// End is the partition's end when something was last fetched from it: the last stable offset, before which nothing is in an open
 	// transaction.
 	End int64
@@ -285,7 +287,7 @@ func taskStatus(worker int, t *task) TaskStatus {
 	out := TaskStatus{SubTopology: st.Task.SubTopology, Partition: st.Task.Partition, ID: st.Task.String(), Worker: worker, StateBytes: t.size}
 	for i, s := range st.Sources {
 		out.Sources = append(out.Sources, SourceStatus{
-			Topic: s.Topic, Partition: s.Partition, Offset: s.Offset, Queued: s.Queued, Watermark: s.Watermark, End: t.inputs[i].end,
+			Topic: s.Topic, Partition: s.Partition, Offset: s.Offset, Queued: s.Queued, Watermark: s.Watermark, Held: s.Held, End: t.inputs[i].end,
 		})
 	}
 	for _, o := range st.Operators {

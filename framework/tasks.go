@@ -434,6 +434,7 @@ func (w *worker) launch(t *task, b *built) error {
 		Sources: make([]engine.SourceConfig, len(t.sub.sources)),
 		LeftOut: w.leftOut, Now: time.Now().UnixMilli(),
 		Limits: w.limits(t), Refused: t.outputs.refused,
+		MaxDrift: w.app.set.MaxDrift.Milliseconds(),
 	}
 	for i, topic := range t.sub.sources {
 		cfg.Sources[i] = engine.SourceConfig{Topic: topic, Absent: true}

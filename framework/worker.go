@@ -440,6 +440,7 @@ func (w *worker) step(ctx context.Context) error {
 	units := 0
 	for now := start; ; now = time.Now() {
 		more := false
+		w.align()
 		for _, t := range slices.Clone(w.running) {
 			w.busy.at(stepping, t, now)
 			p, err := t.run.Step(now.UnixMilli(), stepBudget)

@@ -33,8 +33,5 @@ func (s *source) ahead(limit int64) bool {
 	return s.told > limit && s.told != math.MaxInt64 && s.streams()
 }
 
-// Held says whether records of a source are kept back, with something queued, because it is too far ahead.
-func (t *Task) Held(source int) bool {
-	s := &t.sources[source]
-	return s.waits() && s.ahead(t.drifts())
-}
+// held says whether records of a source are kept back because it is too far ahead.
+func (s *source) held(limit int64) bool { return s.waits() && s.ahead(limit) }

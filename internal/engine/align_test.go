@@ -105,8 +105,9 @@ func TestDrift(t *testing.T) {
 	step := func(what string, records int64, held ...bool) {
 		t.Helper()
 		u.stepAll(t)
-		got := []bool{u.task.Held(early), u.task.Held(late)}
-		if n := u.task.Status().Records; n != records || !slices.Equal(got, held) {
+		st := u.task.Status()
+		got := []bool{st.Sources[early].Held, st.Sources[late].Held}
+		if n := st.Records; n != records || !slices.Equal(got, held) {
 			t.Errorf("%s: %d records, held %v; want %d, held %v", what, n, got, records, held)
 		}
 	}
@@ -144,7 +145,7 @@ func TestDriftIsNotIdle(t *testing.T) {
 		r.write("early", 0, minute("k", n))
 	}
 	u.stepAll(t)
-	if !u.task.Held(0) {
+	if !u.task.Status().Sources[0].Held {
 		t.Fatal("it was to wait")
 	}
 	u.task.SetIdle(0, true)

@@ -167,6 +167,8 @@ type SourceStatus struct {
 	Watermark int64
 	Idle      bool
 	Behind    int64
+	// Held says that its records wait since it is too far ahead: see Config.MaxDrift.
+	Held bool
 	// Records and Bytes are what was taken from it, left out or not; bytes of keys, values and headers.
 	Records, Bytes int64
 }
@@ -187,7 +189,6 @@ type OperatorStatus struct {
 //	SetEnd(source int, end int64)            what is before it is waited for
 //	Pass(source int, to int64)               nothing is there up to an offset
 //	SetFloor(w int64)                        how far other tasks have come
-//	Held(source int) bool                    the source is too far ahead of them, or of the task's others
 //	Time() (w int64, active bool)            how far the task has come
 //	Step(now int64, budget int) (Progress, error)
 //	Settle(now int64) error                  right before Freeze or Cut: what operators keep back until a commit

@@ -256,6 +256,7 @@ func (t *Task) CacheBytes(limit int) { t.txn.CacheBytes(limit) }
 // Status returns where the task stands.
 func (t *Task) Status() Status {
 	st := Status{Task: t.cfg.ID, Counts: slices.Clone(t.counts), Records: t.records}
+	limit := t.drifts()
 	for i := range t.sources {
 		s := &t.sources[i]
 		if s.cfg.Absent {
@@ -264,7 +265,7 @@ func (t *Task) Status() Status {
 		n, _ := t.Queued(i)
 		st.Sources = append(st.Sources, SourceStatus{
 			Topic: s.cfg.Topic, Partition: t.cfg.ID.Partition, Offset: s.next, Queued: n, Watermark: s.w,
-			Idle: s.idle, Behind: s.behind, Records: s.records, Bytes: s.bytes,
+			Idle: s.idle, Held: s.held(limit), Behind: s.behind, Records: s.records, Bytes: s.bytes,
 		})
 	}
 	for _, c := range t.inst.Clocks {
