@@ -35,7 +35,7 @@ func (op *windowOp[K, V]) push(rec Record[K, V]) error {
 	for start := op.windows.First(r.Time); start <= r.Time; {
 		closed := window.Closed(op.windows, start, op.w)
 		switch {
-		case (closed || op.byChannel) && !reopenClosed && op.gone(start, judge):
+		case (closed || op.byChannel) && (!reopenClosed || op.horizon > 0) && op.gone(start, judge):
 			op.missing = append(op.missing, graph.Interval{Start: start, End: op.windows.End(start)})
 		default:
 			took = true

@@ -251,7 +251,14 @@ func (r *runner) run(ctx context.Context, brokers []string, stdout io.Writer) (v
 	if err := <-ended; err.Error() != "the app has stopped" {
 		return verify.Report{}, fmt.Errorf("app: %w", err)
 	}
-	return r.checker.Check(ctx)
+	r.snapshot = r.app.Snapshot()
+	report, err := r.checker.Check(ctx)
+	// What the metrics say is what the topics have.
+	if n := r.snapshot.Counters; err == nil && (n.Corrected != int64(len(report.Corrections)) || n.Sidelined != int64(report.Sidelined)) {
+		report.General = append(report.General, fmt.Sprintf("the app has counted %d corrections and %d sidelined flights, its topics have %d and %d",
+			n.Corrected, n.Sidelined, len(report.Corrections), report.Sidelined))
+	}
+	return report, err
 }
 
 // checkRunning checks while the app goes on. What the snapshot shows may be a commit ahead of what the topics have, so a check that

@@ -22,6 +22,8 @@ const (
 
 	feedWindow   = 6 * time.Hour
 	feedDisorder = 15 * time.Minute
+	// feedHorizon is how long a window is corrected after it has closed.
+	feedHorizon = time.Hour
 	// feedShift is how far each repetition of the file lies behind the one before: it covers 90 days.
 	feedShift = 90 * 24 * time.Hour
 
@@ -32,7 +34,7 @@ const (
 // A Feed knows which records go to the topic of the flights, and in which order: that in which the world would have heard of the
 // flights, date + max(delay, 0), ties in the order of the file, and then one end mark for each partition. It also keeps the watermarks
 // that a reader of the topic would have, the largest scheduled time of a partition less 15 minutes, and so knows when a window ends
-// for all of them. It is immutable.
+// for all of them, and when it can no longer be corrected. It is immutable.
 type Feed struct {
 	flights    []feedFlight
 	order      []feedStep
@@ -136,7 +138,7 @@ func readFeedFlights(raw []byte, records int) ([]feedFlight, error) {
 	return flights, nil
 }
 
-// feedWatermarks are those of the partitions, and the last window end that all of them have passed.
+// feedWatermarks are those of the partitions, and the last time to wait for that all of them have passed.
 type feedWatermarks struct {
 	own    []int64
 	passed int64
@@ -146,15 +148,21 @@ func newFeedWatermarks(partitions int) *feedWatermarks {
 	return &feedWatermarks{own: slices.Repeat([]int64{noWindowEnd}, partitions), passed: noWindowEnd}
 }
 
-// move takes in a record and returns the window end that the minimum has passed with it, or noWindowEnd.
+// move takes in a record and returns the time to wait for that the minimum has passed with it, or noWindowEnd.
 func (w *feedWatermarks) move(partition int32, scheduled time.Time) int64 {
 	w.own[partition] = max(w.own[partition], scheduled.Add(-feedDisorder).UnixMilli())
 	low := slices.Min(w.own)
-	if low == noWindowEnd || feedFloor(low) <= w.passed {
+	if low == noWindowEnd || feedMark(low) <= w.passed {
 		return noWindowEnd
 	}
-	w.passed = feedFloor(low)
+	w.passed = feedMark(low)
 	return w.passed
+}
+
+// feedMark returns the last time that is not after a time in milliseconds and at which what is late changes: where a window closes, or
+// can no longer be corrected.
+func feedMark(ms int64) int64 {
+	return max(feedFloor(ms), feedFloor(ms-feedHorizon.Milliseconds())+feedHorizon.Milliseconds())
 }
 
 // feedFloor returns the last window end that is not after a time in milliseconds. The file starts in 2001.
@@ -187,8 +195,8 @@ func (f *Feed) record(s feedStep) (*kgo.Record, error) {
 type feedOptions struct {
 	// Rate is how many records are sent in a second; 0 is as many as there can be.
 	Rate int
-	// Wait returns when every window task has a watermark of at least the window end, in milliseconds. nil leaves the waits out.
-	Wait func(ctx context.Context, windowEnd int64) error
+	// Wait returns when every window task has a watermark of at least so much, in milliseconds. nil leaves the waits out.
+	Wait func(ctx context.Context, watermark int64) error
 	// Halfway is called once, when half of the flights are sent, after the wait that may be due there.
 	Halfway func(ctx context.Context) error
 	// Progress is told how many records have been handed over, end marks included, about every 100 records and at the end.
@@ -243,7 +251,7 @@ func (f *Feed) Run(ctx context.Context, client *kgo.Client, opts feedOptions) er
 		}
 		if waits {
 			if err := opts.Wait(ctx, step.waitFor); err != nil {
-				return fmt.Errorf("feed: waiting for the app at window end %s: %w", time.UnixMilli(step.waitFor).UTC().Format(time.DateTime), err)
+				return fmt.Errorf("feed: waiting for the app at %s: %w", time.UnixMilli(step.waitFor).UTC().Format(time.DateTime), err)
 			}
 		}
 		if halfway {

@@ -198,7 +198,7 @@ func figuresOf(s framework.Snapshot) []any {
 	n := s.Counters
 	at := cmp.Or(windowsOf(s, 0).watermark, math.MaxInt64)
 	out := []any{
-		"records", n.Records, "commits", n.Commits, "aborts", n.Aborts, "sidelined", n.Sidelined,
+		"records", n.Records, "commits", n.Commits, "aborts", n.Aborts, "corrected", n.Corrected, "sidelined", n.Sidelined,
 		"restored", n.RecordsRestored, "rebalances", n.Rebalances, "running", len(s.Tasks), "restoring", len(s.Restoring),
 	}
 	if len(n.Dropped) > 0 {

@@ -85,7 +85,8 @@ func Flights() (*topology.Topology, error) {
 	named := topology.JoinTable(byOrigin.Stream(), topology.TableFrom(b, "airports", airports),
 		func(f Flight, a Airport) Flight { f.City, f.State = a.City, a.State; return f })
 
-	perWindow := topology.Windowed(named.GroupByKey(), window.Tumbling(feedWindow), window.Sideline(lateTopic))
+	perWindow := topology.Windowed(named.GroupByKey(), window.Tumbling(feedWindow),
+		window.CorrectWithin(feedHorizon).Otherwise(window.Sideline(lateTopic)))
 	topology.Aggregate(perWindow, delayStats, serde.JSON[Stats](), Stats.Add, topology.EmitOnClose()).
 		To(delays)
 

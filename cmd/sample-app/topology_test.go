@@ -15,7 +15,7 @@ import (
 func day(hour, minute int) time.Time { return time.Date(2001, 1, 1, hour, minute, 0, 0, time.UTC) }
 
 // The app without a broker: what leaves one airport is counted by the timetable's windows, with the city's name; a flight whose news
-// comes after its window has closed is set aside as it was read; an end mark closes windows and is no flight. A crash in the middle
+// comes after its window has closed corrects it, and one that comes an hour later is set aside as it was read; an end mark closes windows and is no flight. A crash in the middle
 // changes nothing.
 func TestFlights(t *testing.T) {
 	t.Parallel()
@@ -41,14 +41,25 @@ func TestFlights(t *testing.T) {
 		fly(0, 5, day(6, 15), 0, "ATL", "BOS")
 		fly(1, 6, day(6, 20), 0, "JFK", "BOS")
 		fly(1, 7, day(5, 0), 90, "ATL", "LAX")
+		if crash {
+			d.Crash()
+		}
+		// And both pass 07:00: what was closed at 06:00 is not corrected any more.
+		fly(0, 8, day(7, 15), 0, "ATL", "BOS")
+		fly(1, 9, day(7, 20), 0, "JFK", "BOS")
+		fly(0, 10, day(5, 30), 120, "ATL", "LAX")
 		for p := range 2 {
 			in.PipeTo(p, day(23, 0), "end-mark", Flight{EndMark: true, Scheduled: day(23, 0)})
 		}
 
-		got := map[window.Key[string]]Stats{}
+		got, corrections := map[window.Key[string]]Stats{}, 0
 		for _, r := range topologytest.Output(d, delays).All() {
-			if _, twice := got[r.Key]; twice {
-				t.Errorf("crash %v: window %v came twice", crash, r.Key)
+			rev, revised := r.Header("x-rev")
+			if _, again := got[r.Key]; again != revised || revised && rev != "1" {
+				t.Errorf("crash %v: window %v comes again %v, with revision %q", crash, r.Key, again, rev)
+			}
+			if revised {
+				corrections++
 			}
 			got[r.Key] = r.Value
 		}
@@ -56,18 +67,21 @@ func TestFlights(t *testing.T) {
 			return window.Key[string]{Key: airport, Start: day(hour, 0).UnixMilli(), End: day(hour+6, 0).UnixMilli()}
 		}
 		want := map[window.Key[string]]Stats{
-			at("ATL", 0): {Airport: "ATL", City: "Atlanta", State: "GA", Count: 2, Sum: 40, Mean: 20, Max: 30},
+			at("ATL", 0): {Airport: "ATL", City: "Atlanta", State: "GA", Count: 3, Sum: 130, Mean: 130 / 3.0, Max: 90},
 			at("JFK", 0): {Airport: "JFK", City: "New York", State: "NY", Count: 1, Sum: -5, Mean: -5, Max: -5},
-			at("ATL", 6): {Airport: "ATL", City: "Atlanta", State: "GA", Count: 2, Sum: 0, Mean: 0, Max: 0},
-			at("JFK", 6): {Airport: "JFK", City: "New York", State: "NY", Count: 1, Sum: 0, Mean: 0, Max: 0},
+			at("ATL", 6): {Airport: "ATL", City: "Atlanta", State: "GA", Count: 3, Sum: 0, Mean: 0, Max: 0},
+			at("JFK", 6): {Airport: "JFK", City: "New York", State: "NY", Count: 2, Sum: 0, Mean: 0, Max: 0},
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("crash %v: windows (-want +got):\n%s", crash, diff)
 		}
 
 		late := topologytest.Output(d, topology.Topic(lateTopic, serde.String(), serde.JSON[Flight]())).All()
-		if len(late) != 1 || late[0].Value.Row != 7 {
-			t.Fatalf("crash %v: set aside %v, want flight 7 alone", crash, late)
+		if corrections != 1 {
+			t.Errorf("crash %v: %d corrections, want that by flight 7", crash, corrections)
+		}
+		if len(late) != 1 || late[0].Value.Row != 10 {
+			t.Fatalf("crash %v: set aside %v, want flight 10 alone", crash, late)
 		}
 		if reason, _ := late[0].Header("x-late-reason"); reason != "window-closed" {
 			t.Errorf("crash %v: reason %q", crash, reason)

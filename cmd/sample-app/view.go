@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -74,8 +75,9 @@ func whereApp(s framework.Snapshot) remark {
 		day = time.UnixMilli(w.watermark).UTC().Format("2 Jan 2006 15:04")
 	}
 	return remark{
-		short: fmt.Sprintf("app at %s, %d late", day, s.Counters.Sidelined),
-		long:  fmt.Sprintf("; app at %s, %d late, %d commits", day, s.Counters.Sidelined, s.Counters.Commits),
+		short: fmt.Sprintf("app at %s, %d late", day, s.Counters.Corrected+s.Counters.Sidelined),
+		long: fmt.Sprintf("; app at %s, %d corrections, %d too late for one, %d commits",
+			day, s.Counters.Corrected, s.Counters.Sidelined, s.Counters.Commits),
 	}
 }
 
@@ -177,12 +179,13 @@ func showReport(out io.Writer, r verify.Report, f figures) {
 	})
 	t.Render()
 
+	showCorrections(out, r.Corrections)
 	if len(r.Late) > 0 {
 		late := slices.Clone(r.Late)
 		slices.SortFunc(late, func(a, b verify.Late) int {
 			return cmp.Or(cmp.Compare(b.Watermark-b.WindowEnd, a.Watermark-a.WindowEnd), cmp.Compare(a.Row, b.Row))
 		})
-		t := newTable(out, fmt.Sprintf("Heard of too late, and set aside (%d of %d flights)", min(lateShown, len(late)), len(late)))
+		t := newTable(out, fmt.Sprintf("Heard of later than that, and set aside (%d of %d flights)", min(lateShown, len(late)), len(late)))
 		t.AppendHeader(table.Row{"row", "flight", "from", "scheduled", "delay", "its window", "closed before"})
 		for _, l := range late[:min(lateShown, len(late))] {
 			t.AppendRow(table.Row{
@@ -195,8 +198,37 @@ func showReport(out io.Writer, r verify.Report, f figures) {
 	}
 
 	c := f.counters
-	fmt.Fprintf(out, "\n%s flights in %.1f s (%.0f flights/s), %d windows, %d commits, %d aborts, %d rebalances; %.1f s in all\n",
-		thousands(f.records), f.fed.Seconds(), float64(f.records)/f.fed.Seconds(), len(r.Results), c.Commits, c.Aborts, c.Rebalances, f.whole.Seconds())
+	fmt.Fprintf(out, "\n%s flights in %.1f s (%.0f flights/s), %d windows, %d corrections, %d commits, %d aborts, %d rebalances; %.1f s in all\n",
+		thousands(f.records), f.fed.Seconds(), float64(f.records)/f.fed.Seconds(), len(r.Results), len(r.Corrections), c.Commits, c.Aborts, c.Rebalances, f.whole.Seconds())
+}
+
+// showCorrections prints the corrections that change most.
+func showCorrections(out io.Writer, all []verify.Correction) {
+	if len(all) == 0 {
+		return
+	}
+	changes := func(c verify.Correction) float64 {
+		if c.CountBefore == 0 {
+			return 0 // the flight is the only one, which is no change of a mean
+		}
+		return math.Abs(c.Mean - c.MeanBefore)
+	}
+	most := slices.Clone(all)
+	slices.SortFunc(most, func(a, b verify.Correction) int {
+		return cmp.Or(cmp.Compare(changes(b), changes(a)), cmp.Compare(a.Airport, b.Airport), cmp.Compare(a.Start, b.Start), cmp.Compare(a.Revision, b.Revision))
+	})
+	most = most[:min(lateShown, len(most))]
+	t := newTable(out, fmt.Sprintf("Heard of within %s of the end, and so corrected (%d of %d results)", minutes(int64(feedHorizon/time.Minute)), len(most), len(all)))
+	t.AppendHeader(table.Row{"airport", "city", "window", "rev", "by a delay of", "flights", "mean delay"})
+	for _, c := range most {
+		was, flights := fmt.Sprintf("%.1f → ", c.MeanBefore), fmt.Sprintf("%d → %d", c.CountBefore, c.Count)
+		if c.CountBefore == 0 {
+			was = "none → "
+		}
+		t.AppendRow(table.Row{c.Airport, c.City, span(c.Start, c.End), c.Revision, minutes(c.Delay), flights, fmt.Sprintf("%s%.1f min", was, c.Mean)})
+	}
+	t.SetColumnConfigs([]table.ColumnConfig{{Number: 4, Align: text.AlignRight}, {Number: 5, Align: text.AlignRight}, {Number: 6, Align: text.AlignRight}})
+	t.Render()
 }
 
 func newTable(out io.Writer, title string) table.Writer {

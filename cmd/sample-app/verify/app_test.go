@@ -22,15 +22,29 @@ import (
 // A reference is what a right app writes, worked out record by record with a single watermark, the minimum of those of
 // the partitions. It shares with the checker the files and what a flight is, but not the computation.
 type reference struct {
-	windows []refWindow // in the order in which they close
+	windows []refWindow // results, in the order in which they are put out
 	late    []refLate
-	half    int // how many windows are out when half of the feed is in
+	half    int // how many results are out when half of the feed is in
 }
 
 type refWindow struct {
-	start int64
-	stats refStats
-	rows  []int
+	start   int64
+	stats   refStats
+	rows    []int
+	rev     int
+	late    bool
+	headers []kgo.RecordHeader // that a test adds
+}
+
+// distinct counts the windows of results.
+func distinct(results []refWindow) int {
+	n := 0
+	for _, w := range results {
+		if w.rev == 0 {
+			n++
+		}
+	}
+	return n
 }
 
 type refStats struct {
@@ -77,16 +91,34 @@ func runReference(records, partitions int) reference {
 
 	var ref reference
 	open := map[int64]map[string]*refWindow{} // by start and airport
+	done := map[windowKey]refWindow{}         // closed, as it was put out last
 	closeUpTo := func(w int64) {
 		for _, start := range slices.Sorted(maps.Keys(open)) {
 			if start+6*hour > w {
 				break
 			}
 			for _, name := range slices.Sorted(maps.Keys(open[start])) {
-				ref.windows = append(ref.windows, *open[start][name])
+				w := *open[start][name]
+				ref.windows = append(ref.windows, w)
+				done[windowKey{name, start}] = w
 			}
 			delete(open, start)
 		}
+	}
+	corrects := func(f *flight, start int64) {
+		w, ok := done[f.window()]
+		if ok {
+			w.rev++
+			w.rows = slices.Clone(w.rows)
+		} else {
+			at := airports[f.origin]
+			w = refWindow{start: start, stats: refStats{Airport: f.origin, City: at.city, State: at.state}}
+		}
+		w.late = true
+		w.stats.add(int64(f.delay))
+		w.rows = append(w.rows, f.row)
+		done[f.window()] = w
+		ref.windows = append(ref.windows, w)
 	}
 	first := int64(-1 << 62)
 	own := slices.Repeat([]int64{first}, partitions)
@@ -95,9 +127,12 @@ func runReference(records, partitions int) reference {
 		w := slices.Min(own)
 		start := f.scheduled - f.scheduled%(6*hour)
 		p := partitioner.Partition(&kgo.Record{Key: []byte(f.key())}, partitions)
-		if w >= start+6*hour {
+		switch {
+		case w >= start+7*hour:
 			ref.late = append(ref.late, refLateOf(&f, w, p, i))
-		} else {
+		case w >= start+6*hour:
+			corrects(&f, start)
+		default:
 			if open[start] == nil {
 				open[start] = map[string]*refWindow{}
 			}
@@ -156,7 +191,15 @@ func (w *refWindow) record(topic string) *kgo.Record {
 	if err != nil {
 		panic(err)
 	}
-	return &kgo.Record{Topic: topic, Key: key, Value: value}
+	r := &kgo.Record{Topic: topic, Key: key, Value: value}
+	if w.rev > 0 {
+		r.Headers = append(r.Headers, kgo.RecordHeader{Key: "x-rev", Value: []byte(strconv.Itoa(w.rev))})
+	}
+	if w.late {
+		r.Headers = append(r.Headers, kgo.RecordHeader{Key: "x-pane", Value: []byte("late")})
+	}
+	r.Headers = append(r.Headers, w.headers...)
+	return r
 }
 
 func (l *refLate) record(topic string) *kgo.Record {
@@ -220,7 +263,7 @@ func (b *broker) write(t *testing.T, rs []*kgo.Record) {
 	}
 }
 
-// small is a feed with 26 flights that may and 8 that must be late.
+// small is a feed with 26 flights that may and 8 that must be late, 5 and 2 of them so late that they are sidelined.
 const small = 2000
 
 var (
@@ -317,35 +360,74 @@ func (tr *trial) run(t *testing.T) Report {
 	return rep
 }
 
-// window finds the window that a flight belongs to.
-func (tr *trial) window(row int) *refWindow {
+// history are the results of the window that a flight belongs to, by their places.
+func (tr *trial) history(row int) (at []int) {
 	f := &smallFile[row-1]
-	start := floor(f.scheduled, windowSize)
-	for i := range tr.ref.windows {
-		if w := &tr.ref.windows[i]; w.start == start && w.stats.Airport == f.origin {
-			return w
+	for i, w := range tr.ref.windows {
+		if w.start == f.window().start && w.stats.Airport == f.origin {
+			at = append(at, i)
 		}
 	}
+	return at
+}
+
+// window finds the first result of the window that a flight belongs to.
+func (tr *trial) window(row int) *refWindow {
+	if at := tr.history(row); len(at) > 0 {
+		return &tr.ref.windows[at[0]]
+	}
+	f := &smallFile[row-1]
 	at := smallAirports[f.origin]
-	tr.ref.windows = append(tr.ref.windows, refWindow{start: start, stats: refStats{Airport: f.origin, City: at.city, State: at.state}})
+	tr.ref.windows = append(tr.ref.windows, refWindow{start: f.window().start, stats: refStats{Airport: f.origin, City: at.city, State: at.state}})
 	return &tr.ref.windows[len(tr.ref.windows)-1]
 }
 
-func (tr *trial) addToWindow(row int) {
-	w := tr.window(row)
-	w.rows = append(w.rows, row)
-	w.stats.add(int64(smallFile[row-1].delay))
-}
-
-// dropFromWindow takes a flight out again; a window without any is not put out.
-func (tr *trial) dropFromWindow(row int) {
-	w := tr.window(row)
-	w.rows = slices.DeleteFunc(w.rows, func(r int) bool { return r == row })
+// recount makes the statistics of a result anew.
+func (w *refWindow) recount() {
 	w.stats.Count, w.stats.Sum, w.stats.Max, w.stats.Mean = 0, 0, 0, 0
 	for _, r := range w.rows {
 		w.stats.add(int64(smallFile[r-1].delay))
 	}
-	tr.ref.windows = slices.DeleteFunc(tr.ref.windows, func(w refWindow) bool { return w.stats.Count == 0 })
+}
+
+// addToWindow counts a flight in all results of its window.
+func (tr *trial) addToWindow(row int) {
+	tr.window(row)
+	for _, at := range tr.history(row) {
+		w := &tr.ref.windows[at]
+		w.rows = append(w.rows, row)
+		w.recount()
+	}
+}
+
+// correctWindow puts a result of a flight's window out that has the flight, too, with the next revision.
+func (tr *trial) correctWindow(row int) {
+	at := tr.history(row)
+	w := tr.ref.windows[at[len(at)-1]]
+	w.rows = append(slices.Clone(w.rows), row)
+	w.rev, w.late = w.rev+1, true
+	w.recount()
+	tr.ref.windows = append(tr.ref.windows, w)
+}
+
+// dropFromWindow takes a flight out again; a window without any is not put out, nor is a correction by nothing.
+func (tr *trial) dropFromWindow(row int) {
+	var gone []int
+	rev, count := 0, int64(0)
+	for _, at := range tr.history(row) {
+		w := &tr.ref.windows[at]
+		w.rows = slices.DeleteFunc(w.rows, func(r int) bool { return r == row })
+		w.recount()
+		if w.stats.Count == count {
+			gone = append(gone, at)
+			continue
+		}
+		w.rev, count = rev, w.stats.Count
+		rev++
+	}
+	for _, at := range slices.Backward(gone) {
+		tr.ref.windows = slices.Delete(tr.ref.windows, at, at+1)
+	}
 	tr.half = min(tr.half, len(tr.ref.windows))
 }
 
@@ -355,13 +437,28 @@ func (tr *trial) neighbours(t *testing.T) (a, b *refWindow) {
 	for i := range tr.ref.windows {
 		for j := range tr.ref.windows {
 			a, b := &tr.ref.windows[i], &tr.ref.windows[j]
-			if a.stats.Airport == b.stats.Airport && a.start+windowSize == b.start && a.stats.Count > 1 && b.stats.Count > 1 {
+			if tr.alone(a) && tr.alone(b) && a.stats.Airport == b.stats.Airport && a.start+windowSize == b.start && a.stats.Count > 1 && b.stats.Count > 1 {
 				return a, b
 			}
 		}
 	}
 	t.Fatal("no two neighbours")
 	return nil, nil
+}
+
+// alone says that a window has one result.
+func (tr *trial) alone(w *refWindow) bool { return len(tr.history(w.rows[0])) == 1 }
+
+// corrected finds the first result that corrects another.
+func (tr *trial) corrected(t *testing.T) *refWindow {
+	t.Helper()
+	for i := range tr.ref.windows {
+		if tr.ref.windows[i].rev == 1 {
+			return &tr.ref.windows[i]
+		}
+	}
+	t.Fatal("no correction")
+	return nil
 }
 
 // anyRow returns a flight of the small feed for which is holds, by the checker's own judgement.
@@ -376,11 +473,11 @@ func anyRow(t *testing.T, is func(*flight) bool) int {
 	return 0
 }
 
-// lateFor is the record of a sidelined flight that says it is late by nothing.
+// lateFor is the record of a sidelined flight that says it has just missed the time of corrections.
 func lateFor(row int) refLate {
 	f := &smallFile[row-1]
 	start := floor(f.scheduled, windowSize)
-	return refLateOf(f, start+windowSize, 0, 0)
+	return refLateOf(f, start+windowSize+horizon, 0, 0)
 }
 
 func gunzip(t *testing.T, gz []byte) []byte {

@@ -75,7 +75,7 @@ func (c *Checker) checkLate(records []late, rep *Report, found *faults) map[int]
 		}
 		aside[row] = struct{}{}
 		if !f.may {
-			found.add(extra, "sidelined in time", fmt.Sprintf("flight %d was sidelined but could not be late: window %v, watermark of its own partition %s",
+			found.add(extra, "sidelined in time", fmt.Sprintf("flight %d was sidelined but could not be that late: window %v, watermark of its own partition %s",
 				row, f.window(), watermarkText(f.seen)))
 		}
 		if fault := lateFault(l, f); fault != "" {
@@ -94,16 +94,25 @@ func (c *Checker) checkLate(records []late, rep *Report, found *faults) map[int]
 		if f.may {
 			rep.May++
 		}
+		if f.mayLate && !f.must {
+			rep.MayCorrect++
+		}
+		if f.mustLate && !f.may {
+			rep.MustCorrect++
+		}
 		if !f.must {
 			continue
 		}
 		rep.Must++
 		if _, ok := aside[f.row]; !ok && c.opts.LatenessChecked {
-			found.add(missing, "late but not sidelined", fmt.Sprintf("flight %d had to be sidelined and was not: every task had closed window %v before it was fed", f.row, f.window()))
+			found.add(missing, "late but not sidelined", fmt.Sprintf("flight %d had to be sidelined and was not: the time to correct window %v was over in every task before it was fed", f.row, f.window()))
 		}
 	}
 	if c.opts.LatenessChecked && rep.Must == 0 {
-		found.general = append(found.general, "no flight of this feed had to be late, so it proves nothing about lateness")
+		found.general = append(found.general, "no flight of this feed had to be sidelined, so it proves nothing about lateness")
+	}
+	if c.opts.LatenessChecked && rep.MustCorrect == 0 {
+		found.general = append(found.general, "no flight of this feed had to correct a window, so it proves nothing about corrections")
 	}
 	return aside
 }
@@ -133,8 +142,8 @@ func lateFault(l *late, f *flight) string {
 		return says("the reason is %q, not window-closed", l.reason)
 	case l.start != w.start || l.end != w.end():
 		return says("the header names the window [%s, %s), it belongs in %v", clock(l.start), clock(l.end), w)
-	case l.watermark < w.end():
-		return says("the header's watermark %s has not reached the end of window %v", clock(l.watermark), w)
+	case l.watermark < w.end()+horizon:
+		return says("the header's watermark %s has not reached the end of window %v and the hour in which it is corrected", clock(l.watermark), w)
 	case l.watermark > f.seen && f.may:
 		return says("the header's watermark %s is ahead of that of its own partition, %s", clock(l.watermark), watermarkText(f.seen))
 	case l.by != l.watermark-w.end():
@@ -154,18 +163,10 @@ func (c *Checker) checkWindows(results []result, want map[windowKey]*answer, rep
 			rep.Windows++
 		}
 	}
-	seen := map[windowKey]resultValue{}
+	seen := c.checkRevisions(results, rep, found)
 	surplus := map[windowKey]int64{} // flights too many (or too few) where a window's count is off
-	for _, r := range results {
-		if r.bad != "" {
-			found.add(wrong, "bad result", r.bad)
-			continue
-		}
-		if first, twice := seen[r.key]; twice {
-			found.add(extra, "doubled window", fmt.Sprintf("window %v is doubled: count %d, then count %d", r.key, first.Count, r.value.Count))
-			continue
-		}
-		seen[r.key] = r.value
+	for _, key := range slices.SortedFunc(maps.Keys(seen), windowKey.compare) {
+		r := seen[key].last
 		rep.Results = append(rep.Results, Window{
 			Airport: r.key.airport, City: r.value.City, State: r.value.State, Start: r.key.start, End: r.key.end(),
 			Count: r.value.Count, Sum: r.value.Sum, Mean: r.value.Mean, Max: r.value.Max,
@@ -197,6 +198,7 @@ func (c *Checker) checkWindows(results []result, want map[windowKey]*answer, rep
 		}
 	}
 	explainMoves(surplus, found)
+	c.checkCorrected(seen, want, rep, found)
 	slices.SortFunc(rep.Results, func(a, b Window) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Airport, b.Airport))
 	})

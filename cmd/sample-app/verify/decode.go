@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -31,9 +32,11 @@ type outputs struct {
 
 // A result is a record of the topic of the results; bad says why it is none.
 type result struct {
-	key   windowKey
-	value resultValue
-	bad   string
+	key      windowKey
+	value    resultValue
+	revision int
+	late     bool // it came when its window had closed
+	bad      string
 }
 
 type resultValue struct {
@@ -55,6 +58,17 @@ func decodeResult(r *kgo.Record) result {
 		res.bad = fmt.Sprintf("%s: window %v is deleted by a null value", where, res.key)
 	} else if err := json.Unmarshal(r.Value, &res.value); err != nil {
 		res.bad = fmt.Sprintf("%s: window %v: %v", where, res.key, err)
+	}
+	for _, h := range r.Headers {
+		n, err := strconv.Atoi(string(h.Value))
+		switch {
+		case h.Key == "x-rev" && err == nil && n > 0:
+			res.revision = n
+		case h.Key == "x-pane" && string(h.Value) == "late":
+			res.late = true
+		case strings.HasPrefix(h.Key, "x-"):
+			res.bad = fmt.Sprintf("%s: window %v has the header %s: %q, which it must not have", where, res.key, h.Key, h.Value)
+		}
 	}
 	return res
 }

@@ -16,8 +16,9 @@ type flight struct {
 	delay, distance     int
 	origin, destination string
 
-	seen      int64 // the watermark of its own partition when it was fed
-	may, must bool
+	seen              int64 // the watermark of its own partition when it was fed
+	mayLate, mustLate bool
+	may, must         bool // be sidelined
 }
 
 func (f *flight) key() string { return f.origin + "-" + f.destination }

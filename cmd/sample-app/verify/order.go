@@ -10,7 +10,8 @@ import (
 // noWatermark is the watermark of a partition that has had no record.
 const noWatermark = math.MinInt64
 
-// judge walks through the flights in the order of the feed and marks which may and which must be late. flights is in file order and stays so.
+// judge walks through the flights in the order of the feed and marks which may and which must be late, and so late that they are
+// sidelined. flights is in file order and stays so.
 func judge(flights []flight, partitions int) {
 	order := make([]int, len(flights))
 	for i := range order {
@@ -19,18 +20,18 @@ func judge(flights []flight, partitions int) {
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(flights[a].heard, flights[b].heard) })
 
 	own := slices.Repeat([]int64{noWatermark}, partitions)
-	waited := int64(noWatermark) // the last window end that the feeder waited for
+	waited := int64(noWatermark) // the last event time that the feeder waited for
 	for _, i := range order {
 		f := &flights[i]
 		end := f.window().end()
 		p := partitionOf([]byte(f.key()), partitions)
 		// A flight is judged before it moves the watermark.
 		f.seen = own[p]
-		f.may = own[p] >= end
-		f.must = waited >= end
+		f.mayLate, f.mustLate = own[p] >= end, waited >= end
+		f.may, f.must = own[p] >= end+horizon, waited >= end+horizon
 		own[p] = max(own[p], f.scheduled-disorder)
 		if low := slices.Min(own); low != noWatermark {
-			waited = max(waited, floor(low, windowSize))
+			waited = max(waited, floor(low, windowSize), floor(low-horizon, windowSize)+horizon)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -22,27 +23,34 @@ func judged(t *testing.T, records, partitions int) []flight {
 // These are facts of the file: another order, another partitioner or another rule gives other numbers.
 func TestJudge(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ records, partitions, may, must int }{
-		{20_000, 4, 179, 98},
-		{40_000, 4, 358, 196},
-		{20_000, 8, 134, 24},
-		{20_000, 1, 276, 276}, // the minimum is that of the only partition
-		{2000, 4, 26, 8},
+	for _, tt := range []struct{ records, partitions, mayLate, mustLate, may, must int }{
+		{20_000, 4, 179, 98, 43, 27},
+		{40_000, 4, 358, 196, 86, 54},
+		{20_000, 8, 134, 24, 31, 5},
+		{20_000, 1, 276, 276, 59, 59}, // the minimum is that of the only partition
+		{2000, 4, 26, 8, 5, 2},
 	} {
-		may, must := 0, 0
+		mayLate, mustLate, may, must := 0, 0, 0, 0
 		for _, f := range judged(t, tt.records, tt.partitions) {
+			if f.mayLate {
+				mayLate++
+			}
+			if f.mustLate {
+				mustLate++
+			}
 			if f.may {
 				may++
 			}
 			if f.must {
 				must++
 			}
-			if f.must && !f.may {
-				t.Errorf("%d/%d: flight %d must be late, but may not", tt.records, tt.partitions, f.row)
+			if f.must && !f.may || f.mustLate && !f.mayLate || f.may && !f.mayLate || f.must && !f.mustLate {
+				t.Errorf("%d/%d: flight %d is late, and is not: %+v", tt.records, tt.partitions, f.row, f)
 			}
 		}
-		if may != tt.may || must != tt.must {
-			t.Errorf("%d records, %d partitions: may %d, must %d; want %d, %d", tt.records, tt.partitions, may, must, tt.may, tt.must)
+		got := []int{mayLate, mustLate, may, must}
+		if want := []int{tt.mayLate, tt.mustLate, tt.may, tt.must}; !slices.Equal(got, want) {
+			t.Errorf("%d records, %d partitions: late may, must, sidelined may, must: %v, want %v", tt.records, tt.partitions, got, want)
 		}
 	}
 }

@@ -12,22 +12,27 @@ type Report struct {
 	Records, Windows, Equal int
 	// Sidelined is how many flights were sidelined, Must how many had to be, May how many could be.
 	Sidelined, Must, May int
+	// MustCorrect is how many flights had to correct a window, MayCorrect how many could.
+	MustCorrect, MayCorrect int
 	// Half is how many windows were out when half of the feed was in, -1 if nobody counted.
 	Half int
 	// LatenessChecked repeats the option.
 	LatenessChecked bool
 
-	// Missing counts windows that did not come and flights that had to be sidelined and were not; Extra counts windows that nobody
-	// asked for, second results of a window, flights that were sidelined without being late, or twice; Wrong counts results
-	// and late records that say something else than they should.
+	// Missing counts windows that did not come and flights that had to be sidelined, or to correct a window, and did not; Extra counts
+	// windows that nobody asked for, further results of a window that are no revision, flights that were sidelined or corrected a
+	// window without being late, or were sidelined twice; Wrong counts results, revisions and late records that say something else than
+	// they should.
 	Missing, Extra, Wrong int
 	// General is what is wrong with the run as a whole.
 	General []string
 	// Examples are up to ten of the faults that are counted, of as many kinds as there are.
 	Examples []string
 
-	// Results are the windows that the app put out, the first result of each, by start and airport.
+	// Results are the windows that the app put out, the last result of each, by start and airport.
 	Results []Window
+	// Corrections are the results that came when their window had closed.
+	Corrections []Correction
 	// Late are the flights that it sidelined, by row.
 	Late []Late
 }
@@ -39,6 +44,18 @@ type Window struct {
 	Count, Sum           int64
 	Mean                 float64
 	Max                  int64
+}
+
+// A Correction is a result that came when its window had closed, with the one before it. Delay is that of the flight that it has more.
+type Correction struct {
+	Airport, City string
+	Start, End    int64
+	Revision      int
+	Delay         int64
+	CountBefore   int64
+	MeanBefore    float64
+	Count         int64
+	Mean          float64
 }
 
 // A Late is a flight that was sidelined, with what the file says of it. Watermark is the app's, from the header.
@@ -58,12 +75,14 @@ func (r Report) OK() bool {
 
 // Verdict is the report in one line, which starts with "verified: " or "not verified: ".
 func (r Report) Verdict() string {
-	bounds := fmt.Sprintf("%d had to be, at most %d could", r.Must, r.May)
-	if !r.LatenessChecked {
-		bounds = fmt.Sprintf("lateness not checked, at most %d could", r.May)
+	bounds := func(must, may int) string {
+		if !r.LatenessChecked {
+			return fmt.Sprintf("lateness not checked, at most %d could", may)
+		}
+		return fmt.Sprintf("%d had to be, at most %d could", must, may)
 	}
-	counts := fmt.Sprintf("windows equal the batch answer, %d flights sidelined (%s); %d missing, %d extra, %d wrong",
-		r.Sidelined, bounds, r.Missing, r.Extra, r.Wrong)
+	counts := fmt.Sprintf("windows equal the batch answer, %d corrections (%s), %d flights sidelined (%s); %d missing, %d extra, %d wrong",
+		len(r.Corrections), bounds(r.MustCorrect, r.MayCorrect), r.Sidelined, bounds(r.Must, r.May), r.Missing, r.Extra, r.Wrong)
 	if r.OK() {
 		return fmt.Sprintf("verified: %d %s", r.Windows, counts)
 	}

@@ -3,16 +3,20 @@
 //
 // # What must hold
 //
-// The order of the feed decides two sets of flights, whatever the app's timing was:
+// The order of the feed decides which flights can and which have to be late, whatever the app's timing was:
 //
-//   - may: flights that are late by the watermark of their own partition when they are fed. A window operator's watermark is a
+//   - can: flights that are late by the watermark of their own partition when they are fed. A window operator's watermark is a
 //     minimum in which that partition takes part, so no other flight can be late.
-//   - must: flights whose window ended at or before the last window end that the feeder waited for. Every window task had closed
+//   - have to: flights whose window ended at or before the last event time that the feeder waited for. Every window task had closed
 //     the window by then, so none of them can be in time.
 //
-// Then must ⊆ sidelined ⊆ may, no flight is sidelined twice, and each window is exactly the batch computation over the flights
-// that were not sidelined: none missing, doubled, in excess or wrong. When half of the feed was in, at least 40 % of the windows had
-// to be out, or else the app is a batch job that looks like a stream.
+// A late flight corrects its window if the watermark is less than an hour past the window's end, and is sidelined otherwise. That, too,
+// can be, or has to be, by the same two times less an hour: must ⊆ sidelined ⊆ may, and no flight is sidelined twice.
+//
+// The last result of each window is exactly the batch computation over the flights that were not sidelined: none missing, doubled, in
+// excess or wrong. Before it come the revisions of the window, numbered from 0, and each adds one flight, which could be late. What had
+// to be late is in none of the first results. When half of the feed was in, at least 40 % of the windows had to be out, or else the app
+// is a batch job that looks like a stream.
 package verify
 
 import (
@@ -26,6 +30,7 @@ import (
 const (
 	windowSize = 6 * 60 * 60 * 1000 // ms
 	disorder   = 15 * 60 * 1000     // ms
+	horizon    = 60 * 60 * 1000     // ms behind the end of a window, in which it is corrected
 
 	// halfShare is the part of the windows, in percent, that must be out when half of the feed is in.
 	halfShare = 40
@@ -39,8 +44,8 @@ type Options struct {
 	Flights, Airports []byte
 	// Records is how many flights were fed, Partitions how many partitions the topic of the flights has.
 	Records, Partitions int
-	// LatenessChecked says that the feeder waited for the app at window ends. Without, a flight may be in time that
-	// would have had to be late, and results may come when they like: must and the count at half time are not checked.
+	// LatenessChecked says that the feeder waited for the app at window ends, and where corrections end. Without, a flight may be in
+	// time that would have had to be late, and results may come when they like: that and the count at half time are not checked.
 	LatenessChecked bool
 	// Delays and Late name the topics of the results and of the late flights; by default airport-delays and flights-late.
 	Delays, Late string
