@@ -90,6 +90,14 @@ func everything(b *topology.Builder) {
 	topology.Map(parts.Stream(), func(k window.Key[string], n int64) (string, string) {
 		return k.Key, fmt.Sprint("part ", k.Start, ": ", n)
 	}).To(outStrings.AcceptRevisions())
+	visits := topology.Count(topology.Windowed(named.GroupByKey(), window.Session(6*ms).Grace(5*ms), window.Sideline("late")), "visits")
+	text(visits.Stream(), "visit")
+	gap := window.SessionBy(func(v string) time.Duration { return time.Duration(len(v)%4+2) * ms }, 8*ms)
+	stays := topology.Count(topology.Windowed(named.GroupByKey(), gap, window.CorrectWithin(60*ms).Retract().Otherwise(window.Drop())),
+		"stays", topology.EmitEarlyEvery(9*ms))
+	topology.Map(stays.Stream(), func(k window.Key[string], n int64) (string, string) {
+		return k.Key, fmt.Sprint("stay ", k.Start, " to ", k.End, ": ", n)
+	}).To(outStrings.AcceptRevisions())
 	again := topology.Repartition(closing.Stream(), "again", 0, serde.Serde[window.Key[string]](window.KeySerde(str).Size(20*ms)), i64)
 	chained := topology.Aggregate(topology.Windowed(again.GroupByKey(), window.Tumbling(100*ms), window.Drop()), "chained", i64,
 		func(a, v int64) int64 { return a + v }, topology.EmitOnClose())
@@ -216,6 +224,11 @@ func TestCommitsChangeNothing(tt *testing.T) {
 		second := topology.Windowed(counted.GroupByKey(), window.Tumbling(100*ms), window.Drop())
 		topology.Map(topology.Count(second, "second", topology.EmitOnClose()).Stream(), func(k window.Key[window.Key[string]], n int64) (string, string) {
 			return k.Key.Key, fmt.Sprint(k.Start, ": ", n)
+		}).To(outStrings)
+		visits := topology.Count(topology.Windowed(in.GroupByKey(), window.Session(4*ms), window.Drop()), "visits", topology.EmitOnClose()).Stream()
+		chained := topology.Windowed(visits.GroupByKey(), window.Session(20*ms), window.Drop())
+		topology.Map(topology.Count(chained, "visits-of-visits", topology.EmitOnClose()).Stream(), func(k window.Key[window.Key[string]], n int64) (string, string) {
+			return k.Key.Key, fmt.Sprint(k, ": ", n)
 		}).To(outStrings)
 		d := topologytest.New(tt, topologytest.Build(tt, b.Build), topologytest.Manual())
 		out := topologytest.Output(d, outStrings)

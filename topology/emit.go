@@ -3,6 +3,8 @@ package topology
 import (
 	"fmt"
 	"time"
+
+	"github.com/headrace/headrace/state"
 )
 
 // AggregateOption says when an aggregate gives results, and which.
@@ -106,6 +108,14 @@ func (b *Builder) emits(store string, w *windowing, opts []AggregateOption) emis
 			fail("Retracting: there are no windows; use it behind Windowed")
 		}
 		return e
+	}
+	if w.kind == state.SessionKind || w.kind == state.SlidingKind {
+		switch {
+		case e.discard:
+			fail("Discarding: %v are made of those before them, which have to keep what they had; leave it out, or use windows of a fixed size", w.def)
+		case e.onCommit:
+			fail("EmitOnCommit: %v change their bounds with every record, so there is nothing that it would save; leave it out", w.def)
+		}
 	}
 	e.correct = w.late.Corrects()
 	e.retract = e.retract || w.late.Retracts()

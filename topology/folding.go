@@ -19,6 +19,9 @@ type fold[K, V any] struct {
 	early func(k K, storeKey []byte) error
 	// advance tells what is behind the aggregate how far event time is.
 	advance func(w int64)
+	// join, closeSession and earlySession are what add, close and early are, for sessions.
+	join                       func(j *joint[K], r *Record[K, V]) error
+	closeSession, earlySession func(j *joint[K]) error
 	// kept are the results that wait for the commit; nil where none do.
 	kept keeper
 	// panes is the store of what results windows have given; nil where that is not remembered.
@@ -50,10 +53,15 @@ type folding[K, V, A any] struct {
 	panes state.Store
 	buf   []byte
 	pbuf  []byte
+	ibuf  []byte
+	told  []told
 }
 
 func (f *folding[K, V, A]) fold(advance func(int64)) fold[K, V] {
-	out := fold[K, V]{advance: advance, panes: f.panes, close: f.close, early: f.early}
+	out := fold[K, V]{
+		advance: advance, panes: f.panes, close: f.close, early: f.early,
+		join: f.join, closeSession: f.closeSession, earlySession: f.earlySession,
+	}
 	switch {
 	case f.how.onCommit:
 		h := &kept[K, V, A]{f: f, index: map[string]int{}, advance: advance, w: graph.Unknown}

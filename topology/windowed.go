@@ -41,10 +41,28 @@ func Windowed[K, V any](g Grouped[K, V], def window.Definition, late window.Late
 		windowedByCount(g, &out, n)
 		return out
 	}
+	how.def = def
+	if g.n != nil {
+		how.oneToOne = g.n.oneToOne
+	}
+	switch s := def.(type) {
+	case window.Sessions:
+		b.check(s.Validate())
+		windowedBySession(g, &out, s, nil)
+		return out
+	case window.SessionsBy[V]:
+		b.check(s.Validate())
+		windowedBySession(g, &out, s.Sessions, s.GapOf)
+		return out
+	}
 	w, ok := def.(window.Windows)
+	if _, of := def.(interface{ GapMillis() int64 }); of && !ok {
+		b.fail("Windowed: the gap of %v is made of a %T, which is not what the group has for values; give SessionBy a function of those", def, def)
+		w, ok, how.def = window.Global(), true, window.Global()
+	}
 	if !ok {
 		b.fail("Windowed: %v is no window.Windows; use one that package window makes, or implement that", def)
-		w = window.Global()
+		w, how.def = window.Global(), window.Global()
 	}
 	b.check(w.Validate())
 	how.windows, out.key = w, window.KeySerde(g.key).For(w)
@@ -52,7 +70,6 @@ func Windowed[K, V any](g Grouped[K, V], def window.Definition, late window.Late
 		out.input = func(*storeDef, emission, func(*instance, state.Store) (fold[window.Key[K], V], error)) {}
 		return out
 	}
-	how.oneToOne = g.n.oneToOne
 	out.input = func(st *storeDef, emit emission, mk func(*instance, state.Store) (fold[window.Key[K], V], error)) {
 		m := st.owner
 		g.n.edges = append(g.n.edges, func(in *instance) (consumer[K, V], error) {
@@ -121,9 +138,11 @@ func (l *lifecycle) open(in *instance, def *windowing, st *storeDef, emit emissi
 // windowing is the part of a windowed group that has no types.
 type windowing struct {
 	b        *Builder
-	windows  window.Windows
+	windows  window.Windows // nil for sessions and sliding windows
+	def      window.Definition
 	late     window.Late
 	kind     state.Kind // of the store
+	retains  int64      // how long the store needs them, in milliseconds, where windows does not say
 	merges   bool       // windows grow together
 	oneToOne bool
 	sideline *sinkDef
@@ -133,7 +152,7 @@ func (w *windowing) retention() int64 {
 	if f, ok := w.windows.(window.Fixed); ok {
 		return f.SizeMillis() + f.GraceMillis() + w.late.CorrectMillis()
 	}
-	return 0
+	return w.retains
 }
 
 // connect checks the late policy against what the operator can know, and adds the sideline's sink.
@@ -176,7 +195,7 @@ func (l *lateness) missed(at, w int64, windows []graph.Interval, took bool) {
 	l.aside = graph.Raw{Topic: raw.Topic, Partition: raw.Partition, Offset: raw.Offset}
 	l.rt.Count(l.m.local, graph.LateSidelined)
 	l.rt.Sideline(graph.Missed{
-		Sink: l.def.sideline.local, Operator: l.name, EventTime: at, Watermark: w, Grace: l.def.windows.GraceMillis(),
+		Sink: l.def.sideline.local, Operator: l.name, EventTime: at, Watermark: w, Grace: l.def.def.GraceMillis(),
 		Partial: took, Windows: windows,
 	})
 }

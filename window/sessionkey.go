@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/headrace/headrace/serde"
 )
@@ -21,6 +22,9 @@ type SessionKeyCodec[K any] struct{ inner serde.Serde[K] }
 func SessionKeySerde[K any](inner serde.Serde[K]) SessionKeyCodec[K] {
 	return SessionKeyCodec[K]{inner}
 }
+
+// SizeMillis returns math.MaxInt64: sessions have no size in common.
+func (c SessionKeyCodec[K]) SizeMillis() int64 { return math.MaxInt64 }
 
 // Validate reports a missing inner serde.
 func (c SessionKeyCodec[K]) Validate() error {
