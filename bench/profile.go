@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 
 	"github.com/headrace/headrace/bench/drive"
 	"github.com/headrace/headrace/bench/plan"
@@ -49,7 +50,11 @@ func profile(ctx context.Context, b *drive.Bench, o options, out io.Writer) erro
 	if err := b.Load(ctx, w, warm); err != nil {
 		return err
 	}
-	if _, err := b.Run(ctx, w, plan.Raw, warm); err != nil {
+	warmer := plan.Raw
+	if !slices.Contains(w.Peers, warmer) {
+		warmer = o.peer
+	}
+	if _, err := b.Run(ctx, w, warmer, warm); err != nil {
 		return err
 	}
 	b.Profiles = dir

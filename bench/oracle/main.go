@@ -109,17 +109,14 @@ func (t *tally) compare(k *kafka, first, n uint64, show bool, out io.Writer) err
 			asked <- nil
 		}()
 		for _, c := range cases {
-			mine, err := ours.Answer(c)
-			if err != nil {
-				return fmt.Errorf("seed %d: %s: %w", seed, c, err)
-			}
 			theirs, err := k.answer()
 			if err != nil {
 				return fmt.Errorf("seed %d: %s: %w", seed, c, err)
 			}
-			v := judge.Case(c, mine, theirs)
+			v := judged(c, theirs)
 			t.add(c, seed, v)
 			if show {
+				mine, _ := ours.Answer(c)
 				fmt.Fprintf(out, "%s\nours  %v\nkafka %v\nrules %v\n%s\n", c, mine, theirs, v.Rules, v.Wrong)
 			}
 			seed++
@@ -129,6 +126,15 @@ func (t *tally) compare(k *kafka, first, n uint64, show bool, out io.Writer) err
 		}
 	}
 	return nil
+}
+
+// judged has this library answer a case, too. That it fails is an answer, and a wrong one.
+func judged(c *batch.Case, theirs batch.Answer) judge.Verdict {
+	mine, err := ours.Answer(c)
+	if err != nil {
+		return judge.Verdict{Wrong: "ours fails: " + err.Error()}
+	}
+	return judge.Case(c, mine, theirs)
 }
 
 func (t *tally) add(c *batch.Case, seed uint64, v judge.Verdict) {
@@ -153,23 +159,19 @@ func (t *tally) add(c *batch.Case, seed uint64, v judge.Verdict) {
 
 // report prints the first unexplained case, in small.
 func (t *tally) report(k *kafka, out io.Writer) error {
-	judged := func(c *batch.Case) (judge.Verdict, error) {
-		mine, err := ours.Answer(c)
-		if err != nil {
-			return judge.Verdict{}, err
-		}
+	again := func(c *batch.Case) (judge.Verdict, error) {
 		if err := k.ask(c); err != nil {
 			return judge.Verdict{}, err
 		}
 		theirs, err := k.answer()
-		return judge.Case(c, mine, theirs), err
+		return judged(c, theirs), err
 	}
 	c := t.worst
-	v, err := judged(c)
+	v, err := again(c)
 	for smaller := true; smaller && err == nil; {
 		smaller = false
 		for _, d := range draw.Smaller(c) {
-			w, err := judged(d)
+			w, err := again(d)
 			if err != nil {
 				return err
 			}

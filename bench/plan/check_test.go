@@ -74,7 +74,9 @@ func right(w *plan.Work, r plan.Run) (out []output) {
 				continue
 			}
 			at := r.Base + int64(i)
-			key := func(s session) []byte { return append(append(slices.Clone(k), u64(uint64(s.end))...), u64(uint64(s.start))...) }
+			key := func(s session) []byte {
+				return append(append(slices.Clone(k), u64(uint64(s.end))...), u64(uint64(s.start))...)
+			}
 			s, ok := sessions[string(k)]
 			if ok && at-s.end <= plan.Gap {
 				out = append(out, output{key(s), nil})
