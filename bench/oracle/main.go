@@ -78,7 +78,6 @@ func run(args []string, out io.Writer) error {
 
 // tally counts cases by kind and by rule.
 type tally struct {
-	kinds       []string
 	cases       map[string]int
 	excused     map[string]int
 	rules       map[string]int
@@ -139,9 +138,6 @@ func judged(c *batch.Case, theirs batch.Answer) judge.Verdict {
 
 func (t *tally) add(c *batch.Case, seed uint64, v judge.Verdict) {
 	kind := c.Kind()
-	if t.cases[kind] == 0 {
-		t.kinds = append(t.kinds, kind)
-	}
 	t.cases[kind]++
 	t.total++
 	for _, r := range v.Rules {
@@ -185,10 +181,22 @@ func (t *tally) report(k *kafka, out io.Writer) error {
 	return err
 }
 
+// kinds are those that there were cases of, in the order in which they are drawn.
+func (t *tally) kinds() []string {
+	var all []string
+	for _, k := range draw.Kinds {
+		c := batch.Case{Window: k.Window, Emit: k.Emit}
+		if t.cases[c.Kind()] > 0 {
+			all = append(all, c.Kind())
+		}
+	}
+	return all
+}
+
 func (t *tally) print(out io.Writer, version string) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "kind\tcases\texcused\t")
-	for _, k := range t.kinds {
+	for _, k := range t.kinds() {
 		fmt.Fprintf(w, "%s\t%d\t%d\t\n", k, t.cases[k], t.excused[k])
 	}
 	fmt.Fprintln(w)
@@ -206,7 +214,7 @@ func (t *tally) verdict() error {
 	if t.unexplained > 0 {
 		return fmt.Errorf("%d of %d cases are unexplained", t.unexplained, t.total)
 	}
-	for _, k := range t.kinds {
+	for _, k := range t.kinds() {
 		if t.excused[k]*10 > t.cases[k] {
 			return fmt.Errorf("%s: %d of %d cases need an excuse, which is more than a tenth", k, t.excused[k], t.cases[k])
 		}

@@ -19,6 +19,9 @@ var Kinds = []struct {
 	{batch.Hopping, batch.Update},
 	{batch.Hopping, batch.Close},
 	{batch.Hopping, batch.Suppress},
+	{batch.Session, batch.Update},
+	{batch.Session, batch.Close},
+	{batch.Session, batch.Suppress},
 }
 
 // forever is a retention under which Kafka Streams hides nothing.
