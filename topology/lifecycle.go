@@ -147,6 +147,9 @@ func (l *lifecycle) Fire(int64) error {
 		if found, err := l.opening.look(l.panes, math.MaxInt64); err != nil || !found {
 			return err
 		}
+		if at, ok := l.opening.kind.TimeOf(l.opening.due[0]); ok && at < l.bounds.open(l.w) {
+			return nil // it has closed since the round began
+		}
 		return l.early(l.opening.due[0])
 	}
 	return nil
@@ -193,7 +196,7 @@ func (l *lifecycle) Fired(failed bool) error {
 			}
 		}
 		if c.done((!failed || l.stays) && !l.how.discard) {
-			c.reset(l.bounds.open(l.w))
+			c.reset(c.to)
 		}
 		if l.goes() { // room is made while a long row of windows closes, and not only at its end
 			if err := l.expire(min(c.from, l.bounds.open(l.w)), math.MaxInt); err != nil {
@@ -313,6 +316,7 @@ type cursor struct {
 	kind state.Kind
 	from int64 // all windows that start before it are done
 	skip int   // and so many of those that start with it
+	to   int64 // where the last look ended: the watermark may have moved since, by an input that fell idle
 	due  [][]byte
 	more bool   // the look that found them stopped at lookBatch
 	next []byte // where the next look starts then
@@ -329,6 +333,7 @@ func (c *cursor) look(s state.Store, to int64) (bool, error) {
 	if len(c.due) > 0 {
 		return true, nil
 	}
+	c.to = to
 	from, skip := c.next, 0
 	if !c.more {
 		from, skip = c.kind.AppendTime(nil, c.from), c.skip
