@@ -35,6 +35,9 @@ func windowedByCount[K, V any](g Grouped[K, V], out *Grouped[window.Key[K], V], 
 			if op.fold, err = mk(in, store); err != nil {
 				return consumer[K, V]{}, err
 			}
+			if op.fold.kept != nil {
+				op.fold.kept.endsWith(op.full)
+			}
 			return consumer[K, V]{push: op.push, advance: op.fold.advance}, nil
 		})
 	}
@@ -62,17 +65,9 @@ func (op *countOp[K, V]) push(rec Record[K, V]) error {
 	if r == nil || err != nil {
 		return err
 	}
-	stored, ok, err := op.counts.Get(key)
+	n, err := op.count(key)
 	if err != nil {
 		return err
-	}
-	var n int64
-	if ok {
-		_, b, err := state.SplitValue(stored)
-		if err != nil || len(b) != 8 {
-			return fmt.Errorf("store %s-counts: a value of %d bytes is no count", op.name, len(stored))
-		}
-		n = int64(binary.BigEndian.Uint64(b))
 	}
 	op.buf = binary.BigEndian.AppendUint64(state.AppendValue(op.buf[:0], r.Time, nil), uint64(n+1))
 	if err := op.counts.Put(key, op.buf); err != nil {
@@ -86,6 +81,9 @@ func (op *countOp[K, V]) push(rec Record[K, V]) error {
 		return err
 	}
 	*op.at = op.m.local
+	if op.fold.kept != nil {
+		return nil // it goes when it has given its result
+	}
 	if op.how.onClose {
 		stored, ok, err := op.store.Get(op.buf)
 		if err != nil {
@@ -103,4 +101,27 @@ func (op *countOp[K, V]) push(rec Record[K, V]) error {
 		}
 	}
 	return op.store.Delete(op.buf)
+}
+
+// count is how many records of a key have come.
+func (op *countOp[K, V]) count(key []byte) (int64, error) {
+	stored, ok, err := op.counts.Get(key)
+	if err != nil || !ok {
+		return 0, err
+	}
+	_, b, err := state.SplitValue(stored)
+	if err != nil || len(b) != 8 {
+		return 0, fmt.Errorf("store %s-counts: a value of %d bytes is no count", op.name, len(stored))
+	}
+	return int64(binary.BigEndian.Uint64(b)), nil
+}
+
+// full says whether all records of a window have come.
+func (op *countOp[K, V]) full(storeKey []byte) (bool, error) {
+	start, key, ok := state.SplitWindowKey(storeKey)
+	if !ok {
+		return false, fmt.Errorf("window store %s: a key of %d bytes is too short for a window", op.name, len(storeKey))
+	}
+	n, err := op.count(key)
+	return n >= op.windows.End(start), err
 }

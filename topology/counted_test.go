@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/headrace/headrace/state"
 	"github.com/headrace/headrace/topology"
 	"github.com/headrace/headrace/topology/topologytest"
 	"github.com/headrace/headrace/window"
@@ -94,5 +95,55 @@ func TestCountWindowsMistakes(tt *testing.T) {
 	topology.Count(topology.Windowed(per.Stream().GroupByKey(), window.Count(2), window.Drop()), "d")
 	if _, err := b.Build(); err == nil || !strings.Contains(err.Error(), "counted as a record of count(2)") {
 		tt.Error(err)
+	}
+}
+
+// On commit, each window of so many records gives its last result, those that were full before the commit too, and nothing stays of them.
+func TestCountWindowsOnCommit(tt *testing.T) {
+	tt.Parallel()
+	threes := topology.Topic("out", window.KeySerde(str).For(window.Count(3)), str)
+	for _, c := range []struct {
+		opts []topology.AggregateOption
+		want [][]string
+	}{
+		{nil, [][]string{{"a[0,3)=12@1"}, {"a[0,3)=123@1", "a[3,6)=456@1", "a[6,9)=7@1"}, {"a[6,9)=78@1"}}},
+		{
+			[]topology.AggregateOption{topology.Retracting()},
+			[][]string{{"a[0,3)=12@1"}, {"a[0,3)=12@1", "a[0,3)=123@1", "a[3,6)=456@1", "a[6,9)=7@1"}, {"a[6,9)=7@1", "a[6,9)=78@1"}},
+		},
+	} {
+		sc := run(tt, threes, func(b *topology.Builder) {
+			in := topology.From(b, s)
+			w := topology.Windowed(in.GroupByKey(), window.Count(3), window.Drop())
+			topology.Reduce(w, "c", str, func(a, v string) string { return a + v }, append(c.opts, topology.EmitOnCommit())...).To(threes)
+			in.Peek(func(_, v string) {
+				if v == "bad" {
+					panic("bad")
+				}
+			})
+		}, topologytest.Manual(), topologytest.OnError(topology.Skip()))
+		for i, batch := range []string{"1 2", "bad 3 4 5 6 bad 7", "bad 8 bad"} {
+			for _, v := range strings.Fields(batch) {
+				sc.pipe("a:" + v + "@1")
+			}
+			sc.d.Run()
+			sc.d.Commit()
+			sc.wants(batch, c.want[i]...)
+			sc.d.Crash()
+		}
+		view, err := state.WindowsOf("c", str, str, 0).Open(sc.d.Stores(0))
+		if err != nil {
+			tt.Fatal(err)
+		}
+		var left []int64
+		for it, err := range view.All() {
+			if err != nil {
+				tt.Fatal(err)
+			}
+			left = append(left, it.Start)
+		}
+		if diff := cmp.Diff([]int64{6}, left); diff != "" {
+			tt.Errorf("windows that stay (-want +got):\n%s", diff)
+		}
 	}
 }

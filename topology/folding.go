@@ -34,6 +34,8 @@ type keeper interface {
 	// owesBelow says whether there is one with a key below a bound, and makes it the one that give gives.
 	owesBelow(bound []byte) bool
 	give() error
+	// endsWith says which windows nothing more comes for: they are deleted with their result.
+	endsWith(ended func(storeKey []byte) (bool, error))
 }
 
 // folding is an aggregate in one task.

@@ -24,13 +24,16 @@ type kept[K, V, A any] struct {
 
 	advance func(int64) // of what is behind the aggregate
 	w       int64       // what it has not been told
+
+	ended func(storeKey []byte) (bool, error) // as of endsWith
 }
 
 type keptItem[K any] struct {
 	k      K
 	key    []byte
 	before []byte // what the store had, nil for nothing
-	closed bool   // the window had closed
+	closed bool   // something came when the window had closed,
+	open   []byte // and before that the store had this
 	at     int64  // of its deletion
 	given  bool
 }
@@ -39,7 +42,7 @@ type keptItem[K any] struct {
 func (h *kept[K, V, A]) add(k K, storeKey []byte, r *Record[K, V], closed bool) error {
 	i, ok := h.index[string(storeKey)]
 	var before []byte
-	if !ok {
+	if !ok || closed && !h.items[i].closed {
 		var err error
 		if before, _, err = h.f.store.Get(storeKey); err != nil {
 			return err
@@ -61,9 +64,12 @@ func (h *kept[K, V, A]) add(k K, storeKey []byte, r *Record[K, V], closed bool) 
 		h.index[string(storeKey)] = i
 		h.left++
 	}
-	h.items[i].closed = h.items[i].closed || closed
-	if !c.has {
-		h.items[i].at = c.nowAt
+	it := &h.items[i]
+	if closed && !it.closed {
+		it.closed, it.open = true, before
+	}
+	if c.had && !c.has {
+		it.at = c.nowAt
 	}
 	return nil
 }
@@ -121,12 +127,35 @@ func (h *kept[K, V, A]) give() error {
 	} else {
 		c.nowAt = max(c.oldAt, it.at)
 	}
-	return f.emit(it.k, c, trace{}, it.closed)
+	return f.emit(it.k, c, trace{}, it.closed && !bytes.Equal(now, it.open))
 }
 
-// Fired forgets the result, given or given up.
-func (h *kept[K, V, A]) Fired(bool) error {
-	h.items[h.doing].given = true
+func (h *kept[K, V, A]) endsWith(ended func(storeKey []byte) (bool, error)) { h.ended = ended }
+
+// Fired forgets the result, given or given up. Where results are retracted, one that was given up must not be: the aggregate goes back to
+// what it was when it gave the one before.
+func (h *kept[K, V, A]) Fired(failed bool) error {
+	it := &h.items[h.doing]
+	switch {
+	case failed && h.f.how.retract && it.before != nil:
+		if err := h.f.store.Put(it.key, it.before); err != nil {
+			return err
+		}
+	case failed && h.f.how.retract:
+		if err := h.f.store.Delete(it.key); err != nil {
+			return err
+		}
+	}
+	if h.ended != nil {
+		over, err := h.ended(it.key)
+		if err == nil && over {
+			err = h.f.store.Delete(it.key)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	it.given = true
 	if h.left--; h.left > 0 {
 		return nil
 	}

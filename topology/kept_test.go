@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -110,5 +111,74 @@ func TestEmitOnCommitHoldsTheWatermark(tt *testing.T) {
 		if diff := cmp.Diff(want, results(n)); diff != "" {
 			tt.Errorf("a commit for %d records (-want +got):\n%s", n, diff)
 		}
+	}
+}
+
+// What could not be given, and is left out, is not taken back by the next result; it is given up, and counted. Without retractions the
+// next result has all.
+func TestEmitOnCommitTakesBackWhatItGave(tt *testing.T) {
+	tt.Parallel()
+	for _, c := range []struct {
+		opts []topology.AggregateOption
+		want [][]string
+	}{
+		{nil, [][]string{{"a[0,1000)=x@1"}, nil, {"a[0,1000)=xbady@3"}, nil, {"b[0,1000)=badz@5"}}},
+		{
+			[]topology.AggregateOption{topology.Retracting()},
+			[][]string{{"a[0,1000)=x@1"}, nil, {"a[0,1000)=x@1", "a[0,1000)=xy@3"}, nil, {"b[0,1000)=z@5"}},
+		},
+	} {
+		second := topology.Topic("out", window.KeySerde(str).Size(time.Second), str)
+		sc := run(tt, second, func(b *topology.Builder) {
+			w := topology.Windowed(topology.From(b, s).GroupByKey(), window.Tumbling(time.Second), window.Drop())
+			st := topology.Reduce(w, "c", str, func(a, v string) string { return a + v }, append(c.opts, topology.EmitOnCommit())...).Stream()
+			topology.MapValues(st, func(v string) string {
+				if strings.HasSuffix(v, "bad") {
+					panic("bad")
+				}
+				return v
+			}).To(second)
+		}, topologytest.Manual(), topologytest.OnError(topology.Skip()))
+		for i, line := range []string{"a:x@1", "a:bad@2", "a:y@3", "b:bad@4", "b:z@5"} {
+			sc.pipe(line)
+			sc.d.Run()
+			sc.d.Commit()
+			sc.wants(line, c.want[i]...)
+		}
+		sc.counts(map[string]int64{"failed": 2})
+	}
+}
+
+// A result is late if something late is in it: a late record that was left out does not count.
+func TestEmitOnCommitIsLate(tt *testing.T) {
+	tt.Parallel()
+	tens := topology.Topic("out", window.KeySerde(str).Size(10*ms), str)
+	b := topology.NewBuilder()
+	in := topology.From(b, s)
+	w := topology.Windowed(in.GroupByKey(), window.Tumbling(10*ms), window.CorrectWithin(time.Second).Otherwise(window.Drop()))
+	topology.Reduce(w, "c", str, func(a, v string) string { return a + v }, topology.EmitOnCommit()).To(tens)
+	in.Peek(func(_, v string) {
+		if v == "bad" {
+			panic("bad")
+		}
+	})
+	d := topologytest.New(tt, topologytest.Build(tt, b.Build), topologytest.Manual(), topologytest.OnError(topology.Skip()))
+	src, out := topologytest.Input(d, s), topologytest.Output(d, tens)
+	var got []string
+	for _, batch := range []string{"x@1 y@20 bad@2", "x@3 bad@4", "y@21 y@30 bad@22 z@23"} {
+		for _, r := range strings.Fields(batch) {
+			r := parse("a:" + r)
+			src.Pipe(at(r.at), r.key, r.value)
+		}
+		d.Run()
+		d.Commit()
+		for _, r := range out.All() {
+			pane, _ := r.Header("x-pane")
+			got = append(got, show(r)+" "+pane)
+		}
+	}
+	want := []string{"a[0,10)=x@1 ", "a[20,30)=y@20 ", "a[0,10)=xx@3 late", "a[20,30)=yyz@23 late", "a[30,40)=y@30 "}
+	if diff := cmp.Diff(want, got); diff != "" {
+		tt.Errorf("(-want +got):\n%s", diff)
 	}
 }
