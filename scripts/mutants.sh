@@ -34,6 +34,11 @@ simulated=(
 	"mutant_one_short         # a restore to an offset leaves out the record before it"
 	"mutant_stale_kept        # a store from before the start of the log goes on from there"
 	"mutant_any_age           # a store may be older than tombstones are kept"
+	"mutant_horizon_no_grace  # windows are corrected for less long than was said"
+	"mutant_revision_stuck    # a correction has the revision of the result before it"
+	"mutant_take_back_new     # a retraction has the new value, and not the one that was given"
+	"mutant_closing_forgotten # how far the closing of windows has come is forgotten at a restart"
+	"mutant_discard_nothing   # what was given is not discarded after a correction"
 	"mutant_deleted_stay      # a restore takes no notice of tombstones"
 )
 seeds=3000

@@ -108,7 +108,7 @@ func aggregate[K, V, A any](g Grouped[K, V], kind, name string, s serde.Serde[A]
 		if err != nil {
 			return fold[K, V]{}, err
 		}
-		f := &folding[K, V, A]{store: st0, name: name, serde: s, steps: st, push: out.push, how: how, count: in.rt.Count, node: m.local}
+		f := &folding[K, V, A]{store: st0, name: name, serde: s, steps: st, push: out.push, how: how, count: in.rt.Count, setTime: in.rt.SetTime, node: m.local}
 		if panes != "" {
 			if f.panes, err = in.rt.OpenStore(panes, state.WindowKind); err != nil {
 				return fold[K, V]{}, err

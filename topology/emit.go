@@ -55,7 +55,8 @@ func EmitFinal() AggregateOption {
 
 // EmitEarlyEvery is EmitOnClose that also emits, each time the watermark passes a multiple of d since the epoch, the windows that are
 // still open and have changed since their last result, by start and then by the bytes of the key. The clock is event time, so nothing
-// comes of it while the watermark stands still. The result on closing comes in any case. Beam: early firings. Flink: ContinuousEventTimeTrigger.
+// comes of it while the watermark stands still. The result on closing comes in any case, and where a fold deletes what has been emitted, that is
+// emitted at once. Beam: early firings. Flink: ContinuousEventTimeTrigger.
 func EmitEarlyEvery(d time.Duration) AggregateOption {
 	return AggregateOption{func(e *emission) { e.onClose, e.every, e.earlyEvery = true, true, d }}
 }

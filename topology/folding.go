@@ -17,11 +17,14 @@ type fold[K, V any] struct {
 	close func(k K, storeKey, stored []byte) error
 	// early gives the result of a window that is still open, if it has changed since the last one.
 	early func(k K, storeKey []byte) error
+	// unchanged says that an early result could not be emitted, and is not to be tried again as it is.
+	unchanged func(storeKey []byte) error
 	// advance tells what is behind the aggregate how far event time is.
 	advance func(w int64)
 	// join, closeSession and earlySession are what add, close and early are, for sessions.
 	join                       func(j *joint[K], r *Record[K, V]) error
 	closeSession, earlySession func(j *joint[K]) error
+	unchangedSession           func(pane []byte) error
 	// kept are the results that wait for the commit; nil where none do.
 	kept keeper
 	// panes is the store of what results windows have given; nil where that is not remembered.
@@ -52,17 +55,19 @@ type folding[K, V, A any] struct {
 	how   emission
 	count func(node int, reason graph.Reason)
 	node  int
-	panes state.Store
-	buf   []byte
-	pbuf  []byte
-	ibuf  []byte
-	told  []told
+	// setTime says what writes of those behind belong to, where no record does.
+	setTime func(ms int64)
+	panes   state.Store
+	buf     []byte
+	pbuf    []byte
+	ibuf    []byte
+	told    []told
 }
 
 func (f *folding[K, V, A]) fold(advance func(int64)) fold[K, V] {
 	out := fold[K, V]{
-		advance: advance, panes: f.panes, close: f.close, early: f.early,
-		join: f.join, closeSession: f.closeSession, earlySession: f.earlySession,
+		advance: advance, panes: f.panes, close: f.close, early: f.early, unchanged: f.unchanged,
+		join: f.join, closeSession: f.closeSession, earlySession: f.earlySession, unchangedSession: f.unchangedSession,
 	}
 	switch {
 	case f.how.onCommit:
@@ -135,7 +140,7 @@ func (f *folding[K, V, A]) add(k K, storeKey []byte, r *Record[K, V], closed boo
 	if err != nil {
 		return err
 	}
-	if f.how.onClose || !c.had && !c.has {
+	if f.how.onClose {
 		return nil
 	}
 	if closed {
@@ -146,6 +151,9 @@ func (f *folding[K, V, A]) add(k K, storeKey []byte, r *Record[K, V], closed boo
 
 // emit gives what an update has made, where nothing is remembered of results.
 func (f *folding[K, V, A]) emit(k K, c change[A], from trace, closed bool) error {
+	if !c.had && !c.has {
+		return nil
+	}
 	out := Record[K, A]{Key: k, Value: c.now, Time: c.nowAt, trace: from}
 	if closed {
 		out.timing = Late

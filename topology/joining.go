@@ -228,14 +228,27 @@ func (f *folding[K, V, A]) earlySession(j *joint[K]) error {
 	if err != nil || p.since == 0 {
 		return err
 	}
-	_, a, err := f.decode(j.into.stored)
+	at, a, err := f.decode(j.into.stored)
 	if err != nil {
 		return err
 	}
+	f.setTime(at)
 	if err := f.tell(j, &p, a, trace{}, Early); err != nil {
 		return err
 	}
 	return f.keepSession(j.into.key, &p)
+}
+
+// unchangedSession is unchanged for a session.
+func (f *folding[K, V, A]) unchangedSession(pane []byte) error {
+	from, _ := state.SessionKind.Entries()
+	key := append(from, pane...)
+	p, err := f.sessionPane(key)
+	if err != nil {
+		return err
+	}
+	p.since = 0
+	return f.keepSession(key, &p)
 }
 
 // paneKey is the key among the panes of what has this key in a store with an index.

@@ -33,6 +33,8 @@ type lifecycle struct {
 	// one gives the result on closing of an entry in the store, and early an early one, by its key among the panes.
 	one   func(key, stored []byte) error
 	early func(key []byte) error
+	// unchanged says that the early result could not be emitted, and is not to be tried again as it is.
+	unchanged func(key []byte) error
 
 	w       int64 // the operator's own watermark
 	sent    int64 // what it last told those behind it
@@ -203,8 +205,15 @@ func (l *lifecycle) Fired(failed bool) error {
 				return err
 			}
 		}
-	case c.done(true):
-		l.walking, l.round = false, l.multiple()
+	default:
+		if failed && len(c.due) > 0 {
+			if err := l.unchanged(c.due[0]); err != nil {
+				return err
+			}
+		}
+		if c.done(true) {
+			l.walking, l.round = false, l.multiple()
+		}
 	}
 	l.onward()
 	return nil
@@ -237,7 +246,7 @@ func (l *lifecycle) Load(v []int64) error {
 	}
 	l.w = v[0]
 	l.closing.reset(graph.Unknown)
-	if l.how.onClose && len(v) > 1 {
+	if l.how.onClose && len(v) > 1 && !closingForgotten {
 		l.closing.from, l.closing.skip = v[1], int(v[2])
 	}
 	if l.how.every && len(v) > 3 {

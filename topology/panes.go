@@ -102,7 +102,9 @@ func (f *folding[K, V, A]) addToPanes(k K, storeKey []byte, r *Record[K, V], clo
 		if err := f.result(k, storeKey, &p, Late, c, r.updated()); err != nil {
 			return err
 		}
-	case f.how.counted && p.since+1 >= int64(f.how.earlyCount) && c.has:
+	case f.how.counted && p.since+1 >= int64(f.how.earlyCount) && c.has,
+		// The result of a window that is deleted would stand for ever: on closing there is nothing left to give.
+		c.had && !c.has && p.results > 0 && !f.how.discard:
 		if err := f.result(k, storeKey, &p, Early, c, r.updated()); err != nil {
 			return err
 		}
@@ -124,18 +126,27 @@ func (f *folding[K, V, A]) early(k K, storeKey []byte) error {
 	if err != nil {
 		return err
 	}
-	c := change[A]{has: ok}
-	if ok {
-		if c.nowAt, c.now, err = f.decode(stored); err != nil {
-			return err
-		}
-	} else if p.results == 0 || f.how.discard {
-		p.since = 0
-		return f.keep(storeKey, &p)
+	if !ok { // deleted, which was told when it was
+		return f.unchanged(storeKey)
 	}
+	c := change[A]{has: true}
+	if c.nowAt, c.now, err = f.decode(stored); err != nil {
+		return err
+	}
+	f.setTime(c.nowAt)
 	if err := f.result(k, storeKey, &p, Early, c, trace{}); err != nil {
 		return err
 	}
+	return f.keep(storeKey, &p)
+}
+
+// unchanged has an open window give no early result before it changes again.
+func (f *folding[K, V, A]) unchanged(storeKey []byte) error {
+	p, err := f.pane(storeKey)
+	if err != nil {
+		return err
+	}
+	p.since = 0
 	return f.keep(storeKey, &p)
 }
 
@@ -146,6 +157,9 @@ func (f *folding[K, V, A]) result(k K, storeKey []byte, p *history, timing Timin
 		back, at, ok, err := f.last(p, c)
 		if err != nil {
 			return err
+		}
+		if takeBackNew {
+			back = c.now
 		}
 		if ok {
 			pane := Pane{Revision: p.results - 1, Timing: p.timing, Retraction: true}
@@ -164,7 +178,9 @@ func (f *folding[K, V, A]) result(k K, storeKey []byte, p *history, timing Timin
 		var zero A
 		out.Value, out.null = zero, true
 	}
-	p.results++
+	if !revisionStuck || timing != Late {
+		p.results++
+	}
 	if f.how.retract && c.has {
 		var err error
 		if p.last, err = f.serde.Append([]byte{}, c.now); err != nil {
@@ -172,7 +188,7 @@ func (f *folding[K, V, A]) result(k K, storeKey []byte, p *history, timing Timin
 		}
 		p.lastAt = c.nowAt
 	}
-	if f.how.discard && c.has {
+	if f.how.discard && c.has && !(discardNothing && timing == Late) {
 		if err := f.store.Delete(storeKey); err != nil {
 			return err
 		}
@@ -180,10 +196,10 @@ func (f *folding[K, V, A]) result(k K, storeKey []byte, p *history, timing Timin
 	return f.push(out)
 }
 
-// last is the result to take back, if there is one: what is remembered, or else what the store had before the record.
+// last is the result to take back, if there is one: what is remembered, or, of that on closing, what the store had before the record.
 func (f *folding[K, V, A]) last(p *history, c change[A]) (a A, at int64, ok bool, err error) {
 	if p.last == nil {
-		return c.old, c.oldAt, c.had, nil
+		return c.old, c.oldAt, c.had && p.timing == OnTime, nil
 	}
 	if a, err = f.serde.Decode(p.last); err != nil {
 		err = fmt.Errorf("decode a result in store %s-panes: %w", f.name, err)

@@ -40,7 +40,7 @@ func windowedBySession[K, V any](g Grouped[K, V], out *Grouped[window.Key[K], V]
 				b.pad = 0
 			}
 			op := &sessionOp[K, V]{
-				lifecycle: lifecycle{bounds: b, pass: f.advance}, b: b, lives: s.Grace(millis(s.GraceMillis() + how.late.CorrectMillis())),
+				lifecycle: lifecycle{bounds: b, pass: f.advance, unchanged: f.unchangedSession}, b: b, lives: s.Grace(millis(s.GraceMillis() + how.late.CorrectMillis())),
 				gapOf: gapOf, key: g.key, fold: f, guard: keyed[K, V](in, m, g.key),
 			}
 			op.j.of = func(start, last int64) window.Key[K] { return window.Key[K]{Key: op.k, Start: start, End: last} }

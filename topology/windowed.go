@@ -83,7 +83,7 @@ func Windowed[K, V any](g Grouped[K, V], def window.Definition, late window.Late
 			}
 			op := &windowOp[K, V]{
 				at: in.rt.At(), windows: w, key: g.key, fold: f, guard: keyed[K, V](in, m, g.key),
-				lifecycle: lifecycle{bounds: windowBounds{w}, pass: f.advance, kept: f.kept},
+				lifecycle: lifecycle{bounds: windowBounds{w}, pass: f.advance, kept: f.kept, unchanged: f.unchanged},
 			}
 			op.one = func(key, stored []byte) error {
 				k, err := op.windowKey(key)

@@ -77,7 +77,11 @@ func (b windowBounds) kept(w, horizon int64) int64 {
 	if horizon == 0 {
 		return window.Hold(b.Windows, w)
 	}
-	return window.Open(b.Windows, w, b.GraceMillis()+horizon)
+	grace := b.GraceMillis()
+	if horizonNoGrace {
+		grace = 0
+	}
+	return window.Open(b.Windows, w, grace+horizon)
 }
 
 func (op *windowOp[K, V]) windowKey(key []byte) (window.Key[K], error) {

@@ -106,16 +106,17 @@ func (c Calendar) start(at time.Time, n int) int64 {
 // firstInstant is when a date begins in a zone, in Unix milliseconds. Midnight may not be there, or twice.
 func firstInstant(y int, m time.Month, d int, loc *time.Location) int64 {
 	t := time.Date(y, m, d, 0, 0, 0, 0, loc)
-	if t.Hour() != 0 || t.Minute() != 0 || t.Second() != 0 {
-		// There is no midnight: clocks went on over it, and the date begins where they did. Date gave a time on either side.
-		from, to := t.ZoneBounds()
-		if want := time.Date(y, m, d, 12, 0, 0, 0, time.UTC); t.Before(want) && t.Day() != want.Day() {
-			return to.UnixMilli()
-		}
+	want := time.Date(y, m, d, 12, 0, 0, 0, time.UTC)
+	has := time.Date(t.Year(), t.Month(), t.Day(), 12, 0, 0, 0, time.UTC)
+	from, to := t.ZoneBounds()
+	switch {
+	case has.Before(want): // clocks went on over midnight, or over the whole date, and Date gave a time before
+		return to.UnixMilli()
+	case has.After(want) || t.Hour() != 0 || t.Minute() != 0 || t.Second() != 0: // or one behind
 		return from.UnixMilli()
 	}
 	// Clocks may have been set back to midnight: then the same date began once before.
-	if from, _ := t.ZoneBounds(); !from.IsZero() {
+	if !from.IsZero() {
 		_, now := t.Zone()
 		_, was := from.Add(-time.Nanosecond).Zone()
 		if earlier := t.Add(-time.Duration(was-now) * time.Second); was > now && earlier.Before(from) {

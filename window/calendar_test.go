@@ -59,6 +59,10 @@ func TestCalendarWindows(t *testing.T) {
 			"a date left out", window.Daily(zone(t, "Pacific/Apia")), "2011-12-29T12:00:00-10:00",
 			[]string{"2011-12-29T00:00:00-10:00", "2011-12-31T00:00:00+14:00", "2012-01-01T00:00:00+14:00"},
 		},
+		{
+			"a week whose first date is left out", window.Weekly(zone(t, "Pacific/Apia"), time.Friday), "2011-12-29T12:00:00-10:00",
+			[]string{"2011-12-23T00:00:00-10:00", "2011-12-31T00:00:00+14:00", "2012-01-06T00:00:00+14:00"},
+		},
 		{"a week from Monday", window.Weekly(time.UTC, time.Monday), "2013-09-08T12:00:00Z", []string{"2013-09-02T00:00:00Z", "2013-09-09T00:00:00Z", "2013-09-16T00:00:00Z"}},
 		{"a week from Sunday", window.Weekly(time.UTC, time.Sunday), "2013-09-08T12:00:00Z", []string{"2013-09-08T00:00:00Z", "2013-09-15T00:00:00Z", "2013-09-22T00:00:00Z"}},
 		{

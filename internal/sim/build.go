@@ -74,6 +74,7 @@ type made struct {
 	stream   topology.Stream[string, string]
 	table    topology.Table[string, string]
 	windowed topology.Table[window.Key[string], string]
+	twice    topology.Table[window.Key[window.Key[string]], string]
 }
 
 func policyOf(p oracle.Policy) topology.ErrorPolicy {
@@ -150,25 +151,29 @@ func (u *user) add(b *topology.Builder, all []made, i int) {
 		out.stream = topology.Repartition(in.stream, n.Name, int(n.Parts), str, str)
 	case oracle.GroupBy:
 		out.stream = topology.GroupBy(in.stream, n.Name, func(_, v string) string { return oracle.Rekeyed(v) }, str, str).Stream()
-	case oracle.Aggregate, oracle.Reduce, oracle.OrDelete:
-		if !n.Windowed() {
+	case oracle.Aggregate, oracle.Reduce, oracle.OrDelete, oracle.Total:
+		switch {
+		case !n.Windowed():
 			out.table = fold(u, i, in.stream.GroupByKey()).OnError(p)
-			break
+		case u.spec.Nodes[n.In[0]].Windowed():
+			out.twice = fold(u, i, topology.Windowed(in.windowed.Stream().GroupByKey(), definitionOf(&n), lateOf(&n))).OnError(p)
+		default:
+			out.windowed = fold(u, i, topology.Windowed(in.stream.GroupByKey(), definitionOf(&n), lateOf(&n))).OnError(p)
 		}
-		w := window.Hopping(ms(n.Size), ms(n.Advance)).Grace(ms(n.Grace))
-		late := window.Drop()
-		if n.Sideline != "" {
-			late = window.Sideline(n.Sideline)
-		}
-		out.windowed = fold(u, i, topology.Windowed(in.stream.GroupByKey(), w, late)).OnError(p)
 	case oracle.Changes:
-		if !u.spec.Nodes[n.In[0]].Windowed() {
+		up := &u.spec.Nodes[n.In[0]]
+		switch {
+		case !up.Windowed():
 			out.stream = in.table.Stream()
-			break
+		case u.spec.Nodes[up.In[0]].Windowed():
+			out.stream = topology.Map(in.twice.Stream(), func(k window.Key[window.Key[string]], v string) (string, string) {
+				return fmt.Sprintf("%s@%d@%d", k.Key.Key, k.Key.Start, k.Start), v
+			})
+		default:
+			out.stream = topology.Map(in.windowed.Stream(), func(k window.Key[string], v string) (string, string) {
+				return fmt.Sprintf("%s@%d", k.Key, k.Start), v
+			})
 		}
-		out.stream = topology.Map(in.windowed.Stream(), func(k window.Key[string], v string) (string, string) {
-			return fmt.Sprintf("%s@%d", k.Key, k.Start), v
-		})
 	case oracle.Join:
 		out.stream = topology.JoinTable(in.stream, other.table, func(v, right string) string {
 			u.mustPanic(i, v)
@@ -186,35 +191,18 @@ func (u *user) add(b *topology.Builder, all []made, i int) {
 		}
 		out.stream = topology.Process(in.stream, n.Name, func() *processor { return &processor{u: u, node: i, n: n} }, stores...).OnError(p)
 	case oracle.To:
-		switch up := u.spec.Nodes[n.In[0]]; {
+		switch up := &u.spec.Nodes[n.In[0]]; {
+		case up.Windowed() && u.spec.Nodes[up.In[0]].Windowed():
+			in.twice.To(topology.Topic(n.Name, window.KeySerde(keysOf(&u.spec.Nodes[up.In[0]])).For(definitionOf(up)), str).OnError(p))
 		case up.Windowed():
-			in.windowed.To(topology.Topic(n.Name, window.KeySerde(str).Size(ms(up.Size)), str).OnError(p))
-		case up.Kind == oracle.Aggregate || up.Kind == oracle.Reduce || up.Kind == oracle.OrDelete || up.Kind == oracle.Table:
+			in.windowed.To(topology.Topic(n.Name, keysOf(up), str).OnError(p))
+		case up.Folds() || up.Kind == oracle.Table:
 			in.table.To(topology.Topic(n.Name, str, str).OnError(p))
 		default:
-			in.stream.To(topology.Topic(n.Name, str, str).OnError(p))
+			in.stream.To(topology.Topic(n.Name, str, str).OnError(p).AcceptRevisions())
 		}
 	}
 	all[i] = out
-}
-
-func fold[K any](u *user, i int, g topology.Grouped[K, string]) topology.Table[K, string] {
-	n, str := u.spec.Nodes[i], serde.String()
-	var opts []topology.AggregateOption
-	if n.OnClose {
-		opts = append(opts, topology.EmitOnClose())
-	}
-	add := func(a, v string) string { u.mustPanic(i, v); return oracle.Folded(a, v) }
-	switch n.Kind {
-	case oracle.Reduce:
-		return topology.Reduce(g, n.Name, str, add, opts...)
-	case oracle.OrDelete:
-		return topology.AggregateOrDelete(g, n.Name, str, func(a, v string) (string, bool) {
-			s := add(a, v)
-			return s, !oracle.Ends(v)
-		}, opts...)
-	}
-	return topology.Aggregate(g, n.Name, str, add, opts...)
 }
 
 // processor is what oracle.Process is in Go.

@@ -15,15 +15,18 @@ import (
 
 // check holds what every task has written, kept and counted to the oracle.
 func (w *world) check() error {
+	results := map[*task]*oracle.Result{}
 	for _, t := range w.tasks {
-		if err := w.checkTask(t); err != nil {
+		res, err := w.checkTask(t)
+		if err != nil {
 			return err
 		}
+		results[t] = res
 	}
-	return nil
+	return w.laws(results)
 }
 
-func (w *world) checkTask(t *task) error {
+func (w *world) checkTask(t *task) (*oracle.Result, error) {
 	in := oracle.Input{Spec: &w.c.Spec, Sub: t.part.sub, Partition: t.id.Partition, Events: t.events, Cuts: t.cuts}
 	in.Logs = make([][]oracle.Record, len(in.Sub.Sources))
 	for i := range t.part.Sources {
@@ -33,36 +36,44 @@ func (w *world) checkTask(t *task) error {
 		}
 		records, err := recordsOf(l)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		in.Logs[t.part.index[i]] = records
 	}
 	want, err := oracle.Run(in)
 	if err != nil {
-		return differ("task %s: %w", t.id, err)
+		return nil, differ("task %s: %w", t.id, err)
 	}
 	w.seen.add(want)
 	if err := w.checkOutputs(t, want.Outputs); err != nil {
-		return err
+		return nil, err
 	}
 	if n := want.Taken - want.Counts["undecodable"] - want.Counts["bad-timestamp"]; t.records != n {
-		return differ("task %s has counted %d records, and there were %d", t.id, t.records, n)
+		return nil, differ("task %s has counted %d records, and there were %d", t.id, t.records, n)
 	}
 	for i, n := range t.counts {
 		if reason := graph.Reason(i).String(); n != want.Counts[reason] {
-			return differ("task %s has counted %d %s, and there were %d", t.id, n, reason, want.Counts[reason])
+			return nil, differ("task %s has counted %d %s, and there were %d", t.id, n, reason, want.Counts[reason])
 		}
 	}
 	for i, s := range t.part.Stores {
+		if of, panes := strings.CutSuffix(s.Name, "-panes"); panes { // what is in there shows in the results
+			for k := range t.stores[i] {
+				if start, key, _ := state.SplitWindowKey([]byte(k)); !want.Panes[of][oracle.WindowKey(start, string(key))] {
+					return nil, differ("task %s: store %s: window %d of key %q has given no result, or is gone", t.id, s.Name, start, key)
+				}
+			}
+			continue
+		}
 		got, err := entriesOf(s, t.stores[i])
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if d := diffMaps(want.Stores[s.Name], got); d != "" {
-			return differ("task %s: store %s: %s", t.id, s.Name, d)
+			return nil, differ("task %s: store %s: %s", t.id, s.Name, d)
 		}
 	}
-	return nil
+	return want, nil
 }
 
 // recordsOf is what is committed in a log, as it was before compaction and trimming.
@@ -228,4 +239,14 @@ func mapKeys[V any](m map[string]V) func(func(string) bool) {
 			}
 		}
 	}
+}
+
+// reason is how often a task has counted it.
+func (t *task) reason(name string) int64 {
+	for i, n := range t.counts {
+		if graph.Reason(i).String() == name {
+			return n
+		}
+	}
+	return 0
 }

@@ -46,7 +46,7 @@ func (w *world) takeOff(wk *worker, op *Op) error {
 	p := &writing{w: w, txn: f.txn, crash: op.Crash, left: op.N}
 	ended := false
 	for _, t := range w.of(wk) {
-		if t.run == nil || !t.run.Pending() || ended {
+		if t.run == nil || !t.run.Pending() && !w.last || ended {
 			continue
 		}
 		fl, end, err := w.freeze(t, p)

@@ -18,14 +18,18 @@ func Draw(seed uint64) (*Case, error) {
 	case n < 6:
 		c.Keep = KeepNothing
 	}
-	g := &topologyDraw{r: r, parts: 1 + int32(r.IntN(3))}
+	g := &topologyDraw{r: r, parts: 1 + int32(r.IntN(3)), unit: 1}
+	if g.chance(16) {
+		g.calendar()
+	}
+	g.calm = g.chance(20)
 	g.draw()
 	c.Spec = g.spec
 	w, err := newWorld(&Case{Spec: c.Spec, Keep: KeepNothing}) // to know the tasks
 	if err != nil {
 		return nil, fmt.Errorf("sim: the topology of seed %d: %w", seed, err)
 	}
-	d := &scheduleDraw{r: r, c: c, bad: g.bad}
+	d := &scheduleDraw{r: r, c: c, bad: g.bad, unit: g.unit, at: max(g.from, 1000)}
 	for _, t := range w.tasks {
 		d.tasks = append(d.tasks, t.id)
 	}
@@ -40,7 +44,11 @@ type topologyDraw struct {
 	parts int32
 	bad   []byte // letters in use
 	names int
-	table int // node, -1 if there is none
+	table int    // node, -1 if there is none
+	unit  int64  // all durations of event time are multiples of it
+	zone  string // of calendars; empty if there are none
+	from  int64
+	calm  bool // nothing fails: for the laws, which do not hold otherwise
 }
 
 // end is the end of a stream that is being made.
@@ -49,6 +57,7 @@ type end struct {
 	keyed    bool
 	oneToOne bool // a sideline may write what the task has read
 	matches  bool // has as many partitions as the table
+	past     past
 }
 
 func (g *topologyDraw) chance(percent int) bool { return g.r.IntN(100) < percent }
@@ -72,7 +81,7 @@ const badLetters = "abceghijklnopqrs"
 
 // failing makes a node one that may fail.
 func (g *topologyDraw) failing(n oracle.Node) oracle.Node {
-	if !g.chance(40) || len(g.bad) == len(badLetters) {
+	if g.calm || !g.chance(40) || len(g.bad) == len(badLetters) {
 		return n
 	}
 	n.Bad = badLetters[len(g.bad)]
@@ -88,13 +97,13 @@ func (g *topologyDraw) draw() {
 	source := func(name string, parts int32) oracle.Node {
 		n := oracle.Node{Kind: oracle.Source, Name: name, Parts: parts, Policy: g.policy(), OwnTime: g.chance(25), KeepNulls: g.chance(25)}
 		if g.chance(60) {
-			n.Disorder = int64(g.r.IntN(40))
+			n.Disorder = g.time(40)
 		}
 		return n
 	}
 	e := end{node: g.add(source("in", g.parts)), keyed: true, oneToOne: true, matches: true}
 	if g.chance(45) {
-		g.table = g.add(oracle.Node{Kind: oracle.Table, Name: "tab", Store: "tab-store", Parts: g.parts, Policy: g.policy(), Disorder: int64(g.r.IntN(20))})
+		g.table = g.add(oracle.Node{Kind: oracle.Table, Name: "tab", Store: "tab-store", Parts: g.parts, Policy: g.policy(), Disorder: g.time(20)})
 		if g.chance(30) {
 			g.to(g.add(oracle.Node{Kind: oracle.Changes, In: []int{g.table}}))
 		}
@@ -119,7 +128,17 @@ func (g *topologyDraw) draw() {
 		g.to(e.node)
 	}
 	for range 1 + g.r.IntN(4) {
-		e = g.stage(e)
+		switch {
+		case e.past.back && g.chance(40):
+			e = g.sums(e)
+		case e.past.horizon > 0 && g.chance(40):
+			if !e.keyed {
+				e = g.repartition(e)
+			}
+			e = g.aggregate(e)
+		default:
+			e = g.stage(e)
+		}
 		if g.chance(15) {
 			g.to(e.node)
 		}
@@ -132,7 +151,7 @@ func (g *topologyDraw) to(node int) {
 	if g.chance(25) {
 		n.Policy = g.policy()
 	}
-	if p := n.Policy; g.chance(20) && p != oracle.Fail && (p != oracle.Inherit || g.spec.Policy != oracle.Fail && g.spec.Policy != oracle.Inherit) {
+	if p := n.Policy; !g.calm && g.chance(20) && p != oracle.Fail && (p != oracle.Inherit || g.spec.Policy != oracle.Fail && g.spec.Policy != oracle.Inherit) {
 		n.Limit = 8 + g.r.IntN(70) // what is over it stays so: under Fail the application would never get on
 	}
 	g.add(n)
@@ -141,7 +160,7 @@ func (g *topologyDraw) to(node int) {
 func (g *topologyDraw) merge(a, b end) end {
 	return end{
 		node: g.add(oracle.Node{Kind: oracle.Merge, In: []int{a.node, b.node}}), keyed: a.keyed && b.keyed, oneToOne: a.oneToOne && b.oneToOne,
-		matches: a.matches && b.matches,
+		matches: a.matches && b.matches, past: a.past.or(b.past),
 	}
 }
 
@@ -163,7 +182,7 @@ func (g *topologyDraw) repartition(e end) end {
 			n.Parts = 1 + int32(g.r.IntN(3))
 		}
 	}
-	return end{node: g.add(n), keyed: true, oneToOne: true, matches: n.Parts == 0}
+	return end{node: g.add(n), keyed: true, oneToOne: true, matches: n.Parts == 0, past: e.past}
 }
 
 // stage adds an operator of some weight.
@@ -196,7 +215,7 @@ func (g *topologyDraw) stage(e end) end {
 	case n < 58:
 		p := g.failing(oracle.Node{Kind: oracle.Process, In: []int{e.node}, Name: g.name("proc"), Store: g.name("kept")})
 		if g.chance(60) {
-			p.Every = 10 + int64(g.r.IntN(100))
+			p.Every = 10*g.unit + g.time(100)
 		}
 		wall := g.chance(25)
 		if wall {
@@ -209,25 +228,7 @@ func (g *topologyDraw) stage(e end) end {
 		}
 		return e
 	}
-	n := oracle.Node{Kind: []oracle.Kind{oracle.Aggregate, oracle.Aggregate, oracle.Reduce, oracle.OrDelete}[g.r.IntN(4)], In: []int{e.node}, Name: g.name("agg")}
-	if windowed := g.chance(75); windowed {
-		n.Size = 5 + int64(g.r.IntN(60))
-		n.Advance = n.Size
-		if g.chance(35) {
-			n.Advance = max(1, n.Size/(1+int64(g.r.IntN(4)))-int64(g.r.IntN(3)))
-		}
-		if g.chance(60) {
-			n.Grace = int64(g.r.IntN(40))
-		}
-		n.OnClose = g.chance(50)
-		if e.oneToOne && g.chance(55) {
-			n.Sideline = g.name("late")
-		}
-	}
-	node := g.add(g.failing(n))
-	g.to(node)
-	e.node, e.keyed, e.oneToOne = g.add(oracle.Node{Kind: oracle.Changes, In: []int{node}}), n.Size == 0, false
-	return e
+	return g.aggregate(e)
 }
 
 // restart goes on from the first source.
@@ -245,6 +246,7 @@ type scheduleDraw struct {
 	at    int64 // event time, about
 	idle  map[tp]bool
 	wide  bool
+	unit  int64
 }
 
 func (d *scheduleDraw) chance(percent int) bool { return d.r.IntN(100) < percent }
@@ -254,7 +256,7 @@ func (d *scheduleDraw) op(op Op) { d.c.Ops = append(d.c.Ops, op) }
 func (d *scheduleDraw) someTask() engine.TaskID { return d.tasks[d.r.IntN(len(d.tasks))] }
 
 func (d *scheduleDraw) draw() {
-	d.at, d.idle = 1000, map[tp]bool{}
+	d.idle = map[tp]bool{}
 	var sources []*oracle.Node
 	for i := range d.c.Spec.Nodes {
 		n := &d.c.Spec.Nodes[i]
@@ -335,7 +337,10 @@ func (d *scheduleDraw) happen() {
 	}
 }
 
-const letters = "fdt"
+// time is a number of units below n.
+func (d *scheduleDraw) time(n int) int64 { return int64(d.r.IntN(n)) * d.unit }
+
+const letters = "fddt"
 
 // push draws a record.
 func (d *scheduleDraw) push(n *oracle.Node) {
@@ -343,18 +348,18 @@ func (d *scheduleDraw) push(n *oracle.Node) {
 	if d.idle[tp{n.Name, part}] {
 		return
 	}
-	if d.at += int64(d.r.IntN(8)); d.wide {
-		d.at -= 3
+	if d.at += d.time(8); d.wide {
+		d.at -= 3 * d.unit
 	}
 	switch {
 	case d.chance(2):
-		d.at += 200 + int64(d.r.IntN(300))
+		d.at += 200*d.unit + d.time(300)
 	case d.r.IntN(600) == 0:
 		d.at += 1_000_000_000_000
 	}
-	at := max(0, d.at-int64(d.r.IntN(30)))
+	at := max(0, d.at-d.time(30))
 	if d.chance(15) {
-		at = max(0, d.at-int64(d.r.IntN(300)))
+		at = max(0, d.at-d.time(300))
 	}
 	d.ids++
 	v := fmt.Sprint(d.ids)

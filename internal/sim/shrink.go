@@ -108,10 +108,10 @@ func (s *shrinker) without(node, instead int) bool {
 func connected(s *oracle.Spec) bool {
 	stream := func(i int) bool {
 		switch s.Nodes[i].Kind {
-		case oracle.Table, oracle.Aggregate, oracle.Reduce, oracle.OrDelete, oracle.To:
+		case oracle.Table, oracle.To:
 			return false
 		}
-		return true
+		return !s.Nodes[i].Folds()
 	}
 	for _, n := range s.Nodes {
 		for k, in := range n.In {
@@ -119,7 +119,11 @@ func connected(s *oracle.Spec) bool {
 			if joins != (s.Nodes[in].Kind == oracle.Table) && n.Kind != oracle.Changes && n.Kind != oracle.To {
 				return false
 			}
-			if n.Kind == oracle.Changes && stream(in) || n.Kind != oracle.Changes && n.Kind != oracle.To && !joins && !stream(in) {
+			again := n.Windowed() && s.Nodes[in].Windowed() // windows of windows, twice at most
+			if again && len(s.Nodes[in].In) > 0 && s.Nodes[s.Nodes[in].In[0]].Windowed() {
+				return false
+			}
+			if n.Kind == oracle.Changes && stream(in) || n.Kind != oracle.Changes && n.Kind != oracle.To && !joins && !again && !stream(in) {
 				return false
 			}
 		}
@@ -141,12 +145,19 @@ func (s *shrinker) fields() {
 		for _, change := range []func(*oracle.Node){
 			func(n *oracle.Node) { n.Bad, n.Panic = 0, false }, func(n *oracle.Node) { n.Policy = oracle.Inherit }, func(n *oracle.Node) { n.Disorder = 0 },
 			func(n *oracle.Node) { n.KeepNulls = false }, func(n *oracle.Node) { n.Sideline = "" }, func(n *oracle.Node) { n.OnClose = false },
-			func(n *oracle.Node) { n.Grace = 0 }, func(n *oracle.Node) { n.Advance = n.Size }, func(n *oracle.Node) { n.Limit = 0 }, func(n *oracle.Node) { n.Wall = 0 }, func(n *oracle.Node) { n.Every = 0 },
+			func(n *oracle.Node) { n.Grace = 0 }, func(n *oracle.Node) { n.Advance = n.Size }, func(n *oracle.Node) { n.Correct, n.Retract = 0, false }, func(n *oracle.Node) { n.Early = 0 }, func(n *oracle.Node) { n.EarlyCount = 0 },
+			func(n *oracle.Node) { n.Discard = false }, func(n *oracle.Node) { n.Retracting = false }, func(n *oracle.Node) { plainWindows(n) }, func(n *oracle.Node) { n.Limit = 0 }, func(n *oracle.Node) { n.Wall = 0 }, func(n *oracle.Node) { n.Every = 0 },
 		} {
 			c := *s.best
 			c.Spec.Nodes = slices.Clone(c.Spec.Nodes)
 			change(&c.Spec.Nodes[i])
 			s.try(&c)
 		}
+	}
+}
+
+func plainWindows(n *oracle.Node) {
+	if n.Win != "" {
+		n.Win, n.Zone, n.First, n.Size, n.Advance = "", "", 0, 50, 50
 	}
 }

@@ -151,6 +151,10 @@ func TestThinCoverage(t *testing.T) {
 	var c Coverage
 	for i := range 100 {
 		s := Seen{Dropped: 1, InCommit: 1, Moves: 1, Stale: 1, Skipped: 1, Refused: 1, Panics: 1, Failures: 1, Crashes: 1, InRestore: 1, Frozen: 1, Wipes: 1}
+		s.Saw, s.Laws, s.Sums, s.Input = map[string]int64{}, 1, 1, 1
+		for _, k := range kinds {
+			s.Saw[k.name]++
+		}
 		s.Jump, s.Idle, s.Compacted, s.Trimmed = true, true, true, true
 		if i < 5 {
 			s.Sidelined = 1

@@ -28,6 +28,7 @@ type world struct {
 	restore *restore.Restorer
 	now     int64
 	txns    int64
+	last    bool // the last transactions, of all that there is
 	seen    Seen
 }
 
@@ -458,9 +459,10 @@ func (w *world) drain() error {
 				return err
 			}
 		}
-		if !busy {
+		if !busy && w.last {
 			return nil
 		}
+		w.last = !busy // what was only counted is no reason for a commit, and yet is to be judged
 	}
 	return differ("the tasks do not come to rest")
 }

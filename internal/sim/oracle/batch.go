@@ -91,6 +91,15 @@ type Result struct {
 	Stores map[string]map[string]Entry
 	Counts map[string]int64 // by reason
 	Taken  int64
+
+	// Accepted is what has gone into each window as a total, by node and key of a window, and Watermarks is how far event time is at
+	// each node.
+	Accepted   map[int]map[string]string
+	Watermarks []int64
+	// Panes are the windows that may have something in the store of panes, by the name of the aggregate.
+	Panes map[string]map[string]bool
+	// Saw is how often the task has met each thing of event time.
+	Saw map[string]int64
 }
 
 // WindowKey is the key of a window in Result.
@@ -98,14 +107,19 @@ func WindowKey(start int64, key string) string { return fmt.Sprintf("%016x %s", 
 
 // Run goes through the events. An error is something that the task may not do.
 func Run(in Input) (*Result, error) {
-	b := &batch{Input: in, res: &Result{Stores: map[string]map[string]Entry{}, Counts: map[string]int64{}}, sent: map[string]int64{}, aside: map[int]bool{}}
+	b := &batch{Input: in, res: &Result{
+		Stores: map[string]map[string]Entry{}, Counts: map[string]int64{}, Accepted: map[int]map[string]string{}, Panes: map[string]map[string]bool{},
+		Saw: map[string]int64{},
+	}, sent: map[string]int64{}, aside: map[int]bool{}}
 	n := len(in.Spec.Nodes)
 	b.down = make([][]int, n)
 	b.w, b.out, b.edges = make([]int64, n), make([]int64, n), make([]int64, n)
-	b.due = make([]int64, n)
+	b.due, b.was, b.round = make([]int64, n), make([]int64, n), make([]int64, n)
+	b.divides, b.hist = make([]windows, n), make([]map[string]history, n)
 	for i := range n {
 		b.down[i] = in.Spec.Down(i)
-		b.w[i], b.out[i], b.edges[i], b.due[i] = Unknown, Unknown, Unknown, Unknown
+		b.w[i], b.out[i], b.edges[i], b.due[i], b.was[i], b.round[i] = Unknown, Unknown, Unknown, Unknown, Unknown, Unknown
+		b.hist[i] = map[string]history{}
 	}
 	for _, i := range in.Sub.Nodes {
 		if name, ok := in.Spec.Nodes[i].Keeps(); ok {
@@ -142,6 +156,14 @@ func Run(in Input) (*Result, error) {
 			before = was
 		}
 	}
+	b.res.Watermarks = b.w
+	for _, i := range in.Sub.Nodes {
+		m := map[string]bool{}
+		for k := range b.hist[i] {
+			m[k] = true
+		}
+		b.res.Panes[in.Spec.Nodes[i].Name] = m
+	}
 	return b.res, b.finished()
 }
 
@@ -163,7 +185,11 @@ type batch struct {
 	// w is the watermark of each node and out what it tells those behind it. edges is that of the sink of a repartition node. due is when the next
 	// punctuation of a Process is.
 	w, out, edges, due []int64
-	sent               map[string]int64
+	// was is the watermark at which windows were closed last, round the time of the last early results.
+	was, round []int64
+	divides    []windows
+	hist       []map[string]history // of each node's windows that have given a result, or may
+	sent       map[string]int64
 
 	raw    *Record // in hand
 	source int
@@ -286,6 +312,10 @@ func (b *batch) take(index int, r *Record) (at int64, ok bool) {
 		return at, false
 	}
 	rc.value = string(r.Value)
+	if n.Repartitions() {
+		rc.pane, rc.hidden = heard(r.Headers)
+		b.saw(SawHeard, rc.hidden > 0)
+	}
 	b.time = max(at, 0)
 	failed := !b.unit(r, index, func() error {
 		switch {
@@ -473,7 +503,7 @@ func (b *batch) finished() error {
 	return nil
 }
 
-// windowedKey is Kafka's form of a windowed key: the key, then the start.
-func windowedKey(key string, start int64) []byte {
-	return binary.BigEndian.AppendUint64([]byte(key), uint64(start))
+// bytesOf is how a windowed key on a topic has its start, behind the key.
+func bytesOf(start int64) string {
+	return string(binary.BigEndian.AppendUint64(nil, uint64(start)))
 }

@@ -1,20 +1,29 @@
 package oracle
 
 import (
+	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // rec is a record on its way.
 type rec struct {
 	key, value    string
-	start         int64 // of a windowed key
+	starts        string // of a windowed key: that of each window, outermost last, as bytes
 	nullKey, null bool
+	pane          pane
+	hidden        int // headers of raw, the last ones, that tell the pane
 	time          int64
 	raw           *Record
+}
+
+// headers are those that it is written with.
+func (r *rec) headers() []Header {
+	if r.raw == nil {
+		return told(nil, r.pane)
+	}
+	return told(r.raw.Headers[:len(r.raw.Headers)-r.hidden], r.pane)
 }
 
 // next gives a record to what is behind a node.
@@ -45,7 +54,7 @@ func (b *batch) push(node int, r rec) error {
 			b.count("null-value")
 			return nil
 		}
-	case Aggregate, Reduce, OrDelete, Join, LeftJoin:
+	case Aggregate, Reduce, OrDelete, Total, Join, LeftJoin:
 		switch {
 		case r.nullKey:
 			b.count("null-key")
@@ -104,7 +113,9 @@ func (b *batch) push(node int, r rec) error {
 			b.count("null-value")
 			return nil
 		}
-		r.key, r.start = fmt.Sprintf("%s@%d", r.key, r.start), 0
+		for ; r.starts != ""; r.starts = r.starts[8:] {
+			r.key += fmt.Sprint("@", int64(binary.BigEndian.Uint64([]byte(r.starts))))
+		}
 		return b.next(node, r)
 	case GroupBy:
 		r.key, r.nullKey = Rekeyed(r.value), false
@@ -121,13 +132,14 @@ func (b *batch) push(node int, r rec) error {
 			key = []byte(r.key)
 		}
 		if up := b.node(n.In[0]); up.Windowed() {
-			b.limit(node, r, len(r.key)+8)
-			b.write(n.Name, r, windowedKey(r.key, r.start), key)
+			whole := r.key + r.starts
+			b.limit(node, r, len(whole))
+			b.write(n.Name, r, []byte(whole), []byte(whole[:len(whole)-8]))
 		} else {
 			b.limit(node, r, len(key))
 			b.write(n.Name, r, key, key)
 		}
-	case Aggregate, Reduce, OrDelete:
+	case Aggregate, Reduce, OrDelete, Total:
 		return b.aggregate(node, r)
 	case Join, LeftJoin:
 		e, ok := b.res.Stores[b.node(n.In[1]).Store][r.key]
@@ -152,10 +164,8 @@ func (b *batch) limit(node int, r rec, key int) {
 	if r.null {
 		size = key
 	}
-	if r.raw != nil {
-		for _, h := range r.raw.Headers {
-			size += len(h.Key) + len(h.Value)
-		}
+	for _, h := range r.headers() {
+		size += len(h.Key) + len(h.Value)
 	}
 	if n := b.node(node); n.Limit > 0 && size > n.Limit && b.refused < 0 {
 		b.refused = node
@@ -167,69 +177,8 @@ func (b *batch) write(topic string, r rec, key, partitionKey []byte) {
 	if !r.null {
 		o.Value = []byte(r.value)
 	}
-	if r.raw != nil {
-		o.Headers = r.raw.Headers
-	}
+	o.Headers = r.headers()
 	b.res.Outputs = append(b.res.Outputs, o)
-}
-
-// aggregate adds a record to all windows [s, s+size) with s a multiple of advance that hold it and have not closed: W < s+size+grace.
-func (b *batch) aggregate(node int, r rec) error {
-	n := b.node(node)
-	if !n.Windowed() {
-		return b.fold(node, r, r.key)
-	}
-	var missed []int64
-	took := false
-	for start := max(0, (r.time-n.Size)/n.Advance*n.Advance); start <= r.time; start += n.Advance {
-		if start+n.Size <= r.time {
-			continue
-		}
-		if b.w[node] != Unknown && b.w[node] >= start+n.Size+n.Grace {
-			missed = append(missed, start)
-			continue
-		}
-		took = true
-		w := r
-		w.start = start
-		if err := b.fold(node, w, WindowKey(start, r.key)); err != nil {
-			return err
-		}
-	}
-	if len(missed) > 0 {
-		b.late(node, r, missed, took)
-	}
-	return nil
-}
-
-func (b *batch) fold(node int, r rec, key string) error {
-	n := b.node(node)
-	e, had := b.res.Stores[n.Name][key]
-	// Reduce does not call its function for the first value.
-	if had || n.Kind != Reduce {
-		if err := b.fails(node, r.value); err != nil {
-			return err
-		}
-	}
-	at := r.time
-	if had {
-		at = max(at, e.Time)
-	}
-	if n.Kind == OrDelete && Ends(r.value) {
-		if !had {
-			return nil
-		}
-		b.delete(n.Name, key)
-		r.value, r.null = "", true
-	} else {
-		r.value = Folded(e.Value, r.value)
-		b.put(n.Name, key, Entry{at, r.value})
-	}
-	r.time = at
-	if n.OnClose {
-		return nil
-	}
-	return b.next(node, r)
 }
 
 func (b *batch) late(node int, r rec, missed []int64, took bool) {
@@ -250,8 +199,8 @@ func (b *batch) late(node int, r rec, missed []int64, took bool) {
 		Header{"x-late-reason", "window-closed"}, Header{"x-late-operator", n.Name},
 		Header{"x-late-watermark", num(b.w[node])}, Header{"x-late-partial", strconv.FormatBool(took)})
 	for _, s := range missed {
-		h = append(h, Header{"x-late-window-start", num(s)}, Header{"x-late-window-end", num(s + n.Size)},
-			Header{"x-late-by-ms", num(b.w[node] - s - n.Size - n.Grace)})
+		h = append(h, Header{"x-late-window-start", num(s)}, Header{"x-late-window-end", num(b.windows(node).end(s))},
+			Header{"x-late-by-ms", num(b.w[node] - b.windows(node).end(s) - n.Grace)})
 	}
 	h = append(h, Header{"x-origin-topic", b.node(b.Sub.Sources[b.source]).Name}, Header{"x-origin-partition", num(int64(b.Partition))},
 		Header{"x-origin-offset", num(raw.Offset)}, Header{"x-event-time", num(r.time)})
@@ -331,40 +280,6 @@ func (b *batch) settle() {
 			}
 		}
 	}
-}
-
-// close closes windows by start, then by key, and tells those behind that nothing older than the earliest open window will come.
-func (b *batch) close(node int) {
-	n, w := b.node(node), b.w[node]
-	for _, k := range sorted(b.res.Stores[n.Name]) {
-		hex, key, _ := strings.Cut(k, " ")
-		u, _ := strconv.ParseUint(hex, 16, 64)
-		start := int64(u)
-		if start+n.Size+n.Grace > w {
-			continue
-		}
-		e := b.res.Stores[n.Name][k]
-		b.time = e.Time
-		b.unit(nil, 0, func() error {
-			if !n.OnClose {
-				return nil
-			}
-			return b.next(node, rec{key: key, start: start, value: e.Value, time: e.Time})
-		})
-		delete(b.res.Stores[n.Name], k)
-	}
-	if w == math.MaxInt64 {
-		return
-	}
-	behind := w - n.Size - n.Grace
-	start := behind / n.Advance * n.Advance
-	for start <= behind { // the first that is open
-		start += n.Advance
-	}
-	for start-n.Advance > behind {
-		start -= n.Advance
-	}
-	b.out[node] = start
 }
 
 // fire fires when the watermark first becomes known, and when it passes a multiple of Every.

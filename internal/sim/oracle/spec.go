@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -17,8 +18,8 @@ type Spec struct {
 // Kind is a verb of the DSL.
 type Kind string
 
-// The kinds of nodes. Aggregates with a Size are windowed; Changes makes a stream of a table, and of a windowed one a stream whose keys
-// are "key@start".
+// The kinds of nodes. Aggregates with a Size or a Win are windowed; Changes makes a stream of a table, and of a windowed one a stream whose
+// keys are "key@start". A windowed aggregate that has a windowed one for input, and no Changes between, has its windows for keys.
 const (
 	Source      Kind = "source"
 	Table       Kind = "table"
@@ -32,6 +33,7 @@ const (
 	Aggregate   Kind = "aggregate"
 	Reduce      Kind = "reduce"
 	OrDelete    Kind = "ordelete"
+	Total       Kind = "total" // that can subtract
 	Changes     Kind = "changes"
 	Join        Kind = "join"
 	LeftJoin    Kind = "leftjoin"
@@ -65,9 +67,18 @@ type Node struct {
 	Disorder           int64
 	OwnTime, KeepNulls bool
 
+	Win                  string // windows other than multiples of Advance
+	Zone                 string // of a calendar
+	First                int    // day of a week
 	Size, Advance, Grace int64
 	Sideline             string // topic for late records; empty drops them
-	OnClose              bool
+	Correct              int64  // for how long windows are corrected when they have closed
+	Retract              bool   // corrections are preceded by retractions
+	OnClose, Final       bool
+	Early                int64 // early results, each time that the watermark passes a multiple,
+	EarlyCount           int   // and after so many records
+	Discard, Retracting  bool
+	Accept               bool // revisions
 
 	// Bad is the letter of values on which the node fails, with a panic if Panic. A Process fails in some punctuations, too.
 	Bad    byte
@@ -82,12 +93,17 @@ type Node struct {
 }
 
 // Windowed says whether the node is a windowed aggregate.
-func (n *Node) Windowed() bool { return n.Size > 0 }
+func (n *Node) Windowed() bool { return n.Size > 0 || n.Win != "" }
+
+// Folds says whether the node is an aggregate.
+func (n *Node) Folds() bool {
+	return n.Kind == Aggregate || n.Kind == Reduce || n.Kind == OrDelete || n.Kind == Total
+}
 
 // Keeps says whether the node has a store of its own, and its name.
 func (n *Node) Keeps() (string, bool) {
 	switch n.Kind {
-	case Aggregate, Reduce, OrDelete:
+	case Aggregate, Reduce, OrDelete, Total:
 		return n.Name, true
 	case Table:
 		return n.Store, true
@@ -232,6 +248,34 @@ func Folded(a, v string) string {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(s))
 	return fmt.Sprintf("%x~%s", h.Sum64(), Tail(v))
+}
+
+// Plus is the total with v in it: how many values there are and the sum of what they weigh. A total weighs what is in it. Minus takes v out.
+func Plus(a, v string) string { return total(a, v, 1) }
+
+// Minus undoes Plus.
+func Minus(a, v string) string { return total(a, v, -1) }
+
+func total(a, v string, sign int64) string {
+	n, sum := weight(a)
+	dn, dsum := weight(v)
+	return fmt.Sprintf("%d~%d", n+sign*dn, sum+sign*dsum)
+}
+
+func weight(v string) (n, sum int64) {
+	if v == "" {
+		return 0, 0
+	}
+	count, weight, ok := strings.Cut(v[strings.LastIndexByte(v, ':')+1:], "~")
+	n, err := strconv.ParseInt(count, 10, 64)
+	if ok && err == nil {
+		if sum, err = strconv.ParseInt(weight, 10, 64); err == nil {
+			return n, sum
+		}
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(v))
+	return 1, int64(h.Sum32() % 100_000)
 }
 
 // Joined is what a join makes; ok says whether there was anything on the right.

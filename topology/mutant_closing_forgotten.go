@@ -1,0 +1,5 @@
+//go:build mutant_closing_forgotten
+
+package topology
+
+const closingForgotten = true

@@ -1,0 +1,5 @@
+//go:build mutant_discard_nothing
+
+package topology
+
+const discardNothing = true

@@ -1,0 +1,5 @@
+//go:build mutant_revision_stuck
+
+package topology
+
+const revisionStuck = true

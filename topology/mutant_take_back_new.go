@@ -1,0 +1,5 @@
+//go:build mutant_take_back_new
+
+package topology
+
+const takeBackNew = true
