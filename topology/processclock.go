@@ -138,7 +138,7 @@ func (c *taskClock) Fire(now int64) error {
 		return c.punctuate(p, now)
 	}
 	if q := t.unsure(); q != nil {
-		return q.lookHolds()
+		return q.holds.settle(q.store)
 	}
 	return nil
 }

@@ -1,14 +1,11 @@
 package topology
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
-	"github.com/headrace/headrace/internal/graph"
 	"github.com/headrace/headrace/state"
 )
 
@@ -17,31 +14,16 @@ import (
 // The store has an entry for each key, which says when its timer is due, and two indexes by time: of when timers are to be looked at,
 // and of what they hold. The first may be too early, as a timer that is put off leaves it: whoever comes upon it puts it right.
 type timerQueue struct {
-	t     *Task
-	name  string
-	wall  bool
-	store state.Store
-	fire  func(key []byte, at int64) error
+	agenda
+	t    *Task
+	name string
+	wall bool
+	fire func(key []byte, at int64) error
 
-	index timeIndex
-	due   [][]byte // entries of the index, in order: all there are from the first of them to where index begins, and some that are gone
 	holds timeIndex
 
-	firing   []byte // the entry of the index whose timer is firing
-	key, buf []byte
-	value    []byte
-}
-
-// timerBatch is how many entries one look into the index finds at most.
-const timerBatch = 256
-
-// next is a time before which nothing is due; false if nothing is at all.
-func (q *timerQueue) next() (int64, bool) {
-	if len(q.due) > 0 {
-		at, _ := splitIndex(q.due[0])
-		return at, true
-	}
-	return q.index.low, !q.index.none
+	firing []byte // the entry of the index whose timer is firing
+	key    []byte
 }
 
 // do does one thing of what is ready: it looks what is due, or puts an entry right, or fires a timer.
@@ -49,9 +31,8 @@ func (q *timerQueue) do(limit int64) error {
 	if len(q.due) == 0 {
 		return q.look(limit)
 	}
-	at, key := splitIndex(q.due[0])
-	entry := q.due[0]
-	q.due = q.due[1:]
+	entry := q.pop()
+	at, key := splitIndex(entry)
 	q.key = append(append(q.key[:0], keyTag), key...)
 	have, ok, err := q.get(q.key)
 	switch {
@@ -88,36 +69,6 @@ func (q *timerQueue) fired(failed bool) error {
 		return err
 	}
 	return q.end(q.key, have)
-}
-
-// look finds the next entries that are due.
-func (q *timerQueue) look(limit int64) error {
-	q.index.none = true
-	for e, err := range q.store.Scan(q.index.from, q.index.end()) {
-		if err != nil {
-			return err
-		}
-		at, _ := splitIndex(e.Key)
-		if at > limit || len(q.due) == timerBatch {
-			q.index.begin(e.Key)
-			break
-		}
-		q.due = append(q.due, e.Key)
-	}
-	return nil
-}
-
-// lookHolds finds the smallest time that is held.
-func (q *timerQueue) lookHolds() error {
-	q.holds.none, q.holds.exact = true, true
-	for e, err := range q.store.Scan(q.holds.from, q.holds.end()) {
-		if err != nil {
-			return err
-		}
-		q.holds.begin(e.Key)
-		break
-	}
-	return nil
 }
 
 func (q *timerQueue) get(key []byte) (timer, bool, error) {
@@ -200,74 +151,10 @@ func (q *timerQueue) end(key []byte, have timer) error {
 
 func (q *timerQueue) letGo(key []byte, have timer) error {
 	entry := q.entry(holdTag, have.hold, key)
-	if q.holds.low == have.hold {
-		q.holds.exact = false
-	}
+	q.holds.gone(have.hold)
 	q.t.rt.Look()
 	return q.store.Delete(entry)
 }
-
-// enter takes a new entry of the index in. If the unit is rolled back the entry is not there, which whoever comes upon it finds out.
-func (q *timerQueue) enter(entry []byte) {
-	if len(q.due) == 0 || !q.index.none && bytes.Compare(entry, q.index.from) >= 0 {
-		q.index.added(entry)
-		return
-	}
-	i, there := slices.BinarySearchFunc(q.due, entry, bytes.Compare)
-	if there {
-		return
-	}
-	q.due = slices.Insert(q.due, i, bytes.Clone(entry))
-	if len(q.due) == 2*timerBatch {
-		q.index.begin(q.due[timerBatch])
-		q.due = q.due[:timerBatch]
-	}
-}
-
-// put puts an entry into an index.
-func (q *timerQueue) put(tag byte, at int64, key []byte) ([]byte, error) {
-	entry := q.entry(tag, at, key)
-	q.value = state.AppendValue(q.value[:0], q.store.Time(), nil)
-	return entry, q.store.Put(entry, q.value)
-}
-
-// entry is an entry of an index, for the key with its tag. It is good until the next one.
-func (q *timerQueue) entry(tag byte, at int64, key []byte) []byte {
-	q.buf = append(state.AppendWindowStart(append(q.buf[:0], tag), at), key[1:]...)
-	return q.buf
-}
-
-// timeIndex is where a scan of an index has to begin, so that it does not go over all that was deleted since the last commit.
-//
-// No entry of the index is before from, but for those that have been found and not been done. It may be too early, after a rollback
-// above all, and never too late.
-type timeIndex struct {
-	tag   byte
-	from  []byte
-	low   int64 // the time in from
-	none  bool  // there are no entries
-	exact bool  // from is an entry
-}
-
-// allOf begins before the very first entry.
-func allOf(tag byte) timeIndex { return timeIndex{tag: tag, from: []byte{tag}, low: graph.Unknown} }
-
-// begin begins at an entry, whose bytes it keeps.
-func (x *timeIndex) begin(entry []byte) {
-	x.from, x.none = entry, false
-	x.low, _ = splitIndex(entry)
-}
-
-// added heeds a new entry.
-func (x *timeIndex) added(entry []byte) {
-	if x.none || bytes.Compare(entry, x.from) < 0 {
-		x.begin(bytes.Clone(entry))
-		x.exact = false // the unit may be rolled back
-	}
-}
-
-// end is behind all entries.
-func (x *timeIndex) end() []byte { return []byte{x.tag + 1} }
 
 // The tags of keys in the store of timers. The changelog has them, too.
 const (
@@ -276,18 +163,7 @@ const (
 	keyTag  = 'k'
 )
 
-func splitIndex(entry []byte) (at int64, key []byte) {
-	if len(entry) == 0 {
-		return graph.Unknown, nil
-	}
-	at, key, ok := state.SplitWindowKey(entry[1:])
-	if !ok {
-		return graph.Unknown, nil
-	}
-	return at, key
-}
-
-// timer is what the store keeps for a key. Its format outlives the process: see testdata/timers1.txt.
+// timer is what the store keeps for a key. Its format outlives the process: see TestTimerFormat.
 type timer struct {
 	at      int64 // when it is due
 	indexed int64 // under which time it is in the index: at, or before

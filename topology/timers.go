@@ -72,7 +72,7 @@ func (h Timers[K]) Open(t *Task, fire func(key K, at time.Time) error) (*TimersV
 			return nil, fmt.Errorf("topology: timers %q: opened twice; a timer calls one function", h.name)
 		}
 	}
-	q := &timerQueue{t: t, name: h.name, wall: h.wall, store: store, index: allOf(dueTag), holds: allOf(holdTag)}
+	q := &timerQueue{agenda: agenda{store: store, index: allOf(dueTag)}, t: t, name: h.name, wall: h.wall, holds: allOf(holdTag)}
 	q.fire = func(key []byte, at int64) error {
 		k, err := h.key.Decode(key)
 		if err != nil {

@@ -57,9 +57,9 @@ func (r Record[K, V]) Pane() Pane { return r.pane() }
 
 // Origin returns where the record that led to this one was read in this sub-topology: topic, partition and offset. Behind GroupBy
 // and Repartition that is the repartition topic, by its full name, and not the topic from which its writer had the record. ok is
-// false if no single record led to this one: for the result of a closed window, or in a punctuation.
+// false if no single record led to this one, or not at once: for the result of a closed window, behind Suppress, or in a punctuation.
 func (r Record[K, V]) Origin() (topic string, partition int32, offset int64, ok bool) {
-	if r.raw == nil {
+	if r.raw == nil || r.raw.Topic == "" {
 		return "", 0, 0, false
 	}
 	return r.raw.Topic, r.raw.Partition, r.raw.Offset, true

@@ -32,7 +32,7 @@ func Windowed[K, V any](g Grouped[K, V], def window.Definition, late window.Late
 		b.fail("Windowed: the group is windowed already; aggregate it, and window the result")
 	}
 	b.check(late.Validate())
-	how := &windowing{b: b, late: late, kind: state.WindowKind}
+	how := &windowing{b: b, def: def, late: late, kind: state.WindowKind}
 	out := Grouped[window.Key[K], V]{b: b, m: g.m, window: how}
 	if n, ok := def.(window.CountWindows); ok {
 		b.check(n.Validate())
@@ -41,7 +41,6 @@ func Windowed[K, V any](g Grouped[K, V], def window.Definition, late window.Late
 		windowedByCount(g, &out, n)
 		return out
 	}
-	how.def = def
 	if g.n != nil {
 		how.oneToOne = g.n.oneToOne
 	}
@@ -146,6 +145,12 @@ type windowing struct {
 	merges   bool       // windows grow together
 	oneToOne bool
 	sideline *sinkDef
+}
+
+// counts says whether windows are closed by the number of their records.
+func (w *windowing) counts() bool {
+	_, ok := w.def.(window.CountWindows)
+	return ok
 }
 
 func (w *windowing) retention() int64 {
