@@ -21,7 +21,7 @@ func Aggregate[K, V, A any](g Grouped[K, V], store string, s serde.Serde[A], add
 // a null value, and its next record starts from the zero A again. Kafka Streams: an aggregator that returns null.
 func AggregateOrDelete[K, V, A any](g Grouped[K, V], store string, s serde.Serde[A], add func(A, V) (A, bool), opts ...AggregateOption) Table[K, A] {
 	g.b.must().need(fmt.Sprintf("AggregateOrDelete into store %q", store), add == nil)
-	return aggregate(g, "KSTREAM-AGGREGATE-", store, s, steps[V, A]{add: func(a A, _ bool, v V) (A, bool) { return add(a, v) }}, opts)
+	return aggregate(g, "KSTREAM-AGGREGATE-", store, s, steps[V, A]{ends: true, add: func(a A, _ bool, v V) (A, bool) { return add(a, v) }}, opts)
 }
 
 // Aggregator is a fold with more than one direction. None of its functions may modify an A that it was given, or what that points to,
@@ -70,6 +70,7 @@ type steps[V, A any] struct {
 	add      func(a A, ok bool, v V) (next A, keep bool)
 	subtract func(A, V) A
 	merge    func(A, A) A
+	ends     bool // add may return false
 }
 
 func aggregate[K, V, A any](g Grouped[K, V], kind, name string, s serde.Serde[A], st steps[V, A], opts []AggregateOption) Table[K, A] {
@@ -90,6 +91,9 @@ func aggregate[K, V, A any](g Grouped[K, V], kind, name string, s serde.Serde[A]
 		if w.merges && st.merge == nil {
 			b.fail("store %q: sessions grow together, and this aggregate cannot merge two of them; give it an Aggregator with Merge, by AggregateWith", name)
 		}
+		if w.kind == state.SlidingKind && st.ends {
+			b.fail("store %q: sliding windows are made of those before them, so none of those can be deleted; use Aggregate", name)
+		}
 		if len(b.errs) == before { // otherwise the store's error says it
 			b.clock("windowed store", name)
 		}
@@ -109,6 +113,9 @@ func aggregate[K, V, A any](g Grouped[K, V], kind, name string, s serde.Serde[A]
 			return fold[K, V]{}, err
 		}
 		f := &folding[K, V, A]{store: st0, name: name, serde: s, steps: st, push: out.push, how: how, count: in.rt.Count, setTime: in.rt.SetTime, node: m.local}
+		if from, end := spec.Kind.Entries(); end != nil {
+			f.tag = len(from)
+		}
 		if panes != "" {
 			if f.panes, err = in.rt.OpenStore(panes, state.WindowKind); err != nil {
 				return fold[K, V]{}, err

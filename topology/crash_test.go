@@ -98,6 +98,13 @@ func everything(b *topology.Builder) {
 	topology.Map(stays.Stream(), func(k window.Key[string], n int64) (string, string) {
 		return k.Key, fmt.Sprint("stay ", k.Start, " to ", k.End, ": ", n)
 	}).To(outStrings.AcceptRevisions())
+	slides := topology.Count(topology.Windowed(named.GroupByKey(), window.Sliding(15*ms).Grace(5*ms), window.Sideline("late")), "slides", topology.EmitOnClose())
+	text(slides.Stream(), "slide")
+	slips := topology.Count(topology.Windowed(named.GroupByKey(), window.Sliding(9*ms), window.CorrectWithin(60*ms).Otherwise(window.Drop())),
+		"slips", topology.EmitEarlyCount(2))
+	topology.Map(slips.Stream(), func(k window.Key[string], n int64) (string, string) {
+		return k.Key, fmt.Sprint("slip ", k.Start, ": ", n)
+	}).To(outStrings.AcceptRevisions())
 	again := topology.Repartition(closing.Stream(), "again", 0, serde.Serde[window.Key[string]](window.KeySerde(str).Size(20*ms)), i64)
 	chained := topology.Aggregate(topology.Windowed(again.GroupByKey(), window.Tumbling(100*ms), window.Drop()), "chained", i64,
 		func(a, v int64) int64 { return a + v }, topology.EmitOnClose())
@@ -226,6 +233,8 @@ func TestCommitsChangeNothing(tt *testing.T) {
 			return k.Key.Key, fmt.Sprint(k.Start, ": ", n)
 		}).To(outStrings)
 		visits := topology.Count(topology.Windowed(in.GroupByKey(), window.Session(4*ms), window.Drop()), "visits", topology.EmitOnClose()).Stream()
+		sliding := topology.Count(topology.Windowed(in.GroupByKey(), window.Sliding(6*ms), window.Drop()), "slides", topology.EmitOnClose()).Stream()
+		topology.Map(sliding, func(k window.Key[string], n int64) (string, string) { return k.Key, fmt.Sprint(k, ": ", n) }).To(outStrings)
 		chained := topology.Windowed(visits.GroupByKey(), window.Session(20*ms), window.Drop())
 		topology.Map(topology.Count(chained, "visits-of-visits", topology.EmitOnClose()).Stream(), func(k window.Key[window.Key[string]], n int64) (string, string) {
 			return k.Key.Key, fmt.Sprint(k, ": ", n)

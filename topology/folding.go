@@ -25,6 +25,8 @@ type fold[K, V any] struct {
 	join                       func(j *joint[K], r *Record[K, V]) error
 	closeSession, earlySession func(j *joint[K]) error
 	unchangedSession           func(pane []byte) error
+	// place is add for sliding windows: it does to one window what is said.
+	place func(k K, p *placed, r *Record[K, V]) error
 	// kept are the results that wait for the commit; nil where none do.
 	kept keeper
 	// panes is the store of what results windows have given; nil where that is not remembered.
@@ -58,6 +60,7 @@ type folding[K, V, A any] struct {
 	// setTime says what writes of those behind belong to, where no record does.
 	setTime func(ms int64)
 	panes   state.Store
+	tag     int // how many bytes of a key in the store are not in that among the panes
 	buf     []byte
 	pbuf    []byte
 	ibuf    []byte
@@ -68,6 +71,7 @@ func (f *folding[K, V, A]) fold(advance func(int64)) fold[K, V] {
 	out := fold[K, V]{
 		advance: advance, panes: f.panes, close: f.close, early: f.early, unchanged: f.unchanged,
 		join: f.join, closeSession: f.closeSession, earlySession: f.earlySession, unchangedSession: f.unchangedSession,
+		place: f.place,
 	}
 	switch {
 	case f.how.onCommit:

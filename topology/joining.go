@@ -137,7 +137,7 @@ func (f *folding[K, V, A]) joinPanes(j *joint[K], a A, from trace, closed bool) 
 		p.results, p.since, p.timing = max(p.results, q.results), p.since+q.since, max(p.timing, q.timing)
 		p.told = append(p.told, q.told...)
 		if q.known && !bytes.Equal(s.key, j.into.key) {
-			if err := f.panes.Delete(paneKey(s.key)); err != nil {
+			if err := f.panes.Delete(s.key[f.tag:]); err != nil {
 				return err
 			}
 		}
@@ -251,14 +251,8 @@ func (f *folding[K, V, A]) unchangedSession(pane []byte) error {
 	return f.keepSession(key, &p)
 }
 
-// paneKey is the key among the panes of what has this key in a store with an index.
-func paneKey(key []byte) []byte {
-	from, _ := state.SessionKind.Entries()
-	return key[len(from):]
-}
-
 func (f *folding[K, V, A]) sessionPane(key []byte) (p sessionHistory, err error) {
-	stored, ok, err := f.panes.Get(paneKey(key))
+	stored, ok, err := f.panes.Get(key[f.tag:])
 	if err != nil || !ok {
 		return p, err
 	}
@@ -275,7 +269,7 @@ func (f *folding[K, V, A]) sessionPane(key []byte) (p sessionHistory, err error)
 
 func (f *folding[K, V, A]) keepSession(key []byte, p *sessionHistory) error {
 	f.pbuf = appendSessionHistory(state.AppendValue(f.pbuf[:0], f.panes.Time(), nil), p)
-	return f.panes.Put(paneKey(key), f.pbuf)
+	return f.panes.Put(key[f.tag:], f.pbuf)
 }
 
 func appendSessionHistory(dst []byte, p *sessionHistory) []byte {

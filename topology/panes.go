@@ -23,7 +23,7 @@ type history struct {
 
 // pane reads what is remembered of a window.
 func (f *folding[K, V, A]) pane(storeKey []byte) (p history, err error) {
-	stored, ok, err := f.panes.Get(storeKey)
+	stored, ok, err := f.panes.Get(storeKey[f.tag:])
 	if err != nil || !ok {
 		return p, err
 	}
@@ -74,7 +74,7 @@ func appendHistory(dst []byte, p *history) []byte {
 
 func (f *folding[K, V, A]) keep(storeKey []byte, p *history) error {
 	f.pbuf = appendHistory(state.AppendValue(f.pbuf[:0], f.panes.Time(), nil), p)
-	return f.panes.Put(storeKey, f.pbuf)
+	return f.panes.Put(storeKey[f.tag:], f.pbuf)
 }
 
 // addToPanes is fold.add where a window may give several results.
@@ -83,6 +83,11 @@ func (f *folding[K, V, A]) addToPanes(k K, storeKey []byte, r *Record[K, V], clo
 	if err != nil {
 		return err
 	}
+	return f.update(k, storeKey, c, r.updated(), closed)
+}
+
+// update gives the result of a change, if it is due, and remembers.
+func (f *folding[K, V, A]) update(k K, storeKey []byte, c change[A], from trace, closed bool) error {
 	if !closed && !f.how.opens() {
 		return nil // nothing to remember: the first result is that on closing
 	}
@@ -99,13 +104,13 @@ func (f *folding[K, V, A]) addToPanes(k K, storeKey []byte, r *Record[K, V], clo
 		if !c.had && !c.has {
 			return nil
 		}
-		if err := f.result(k, storeKey, &p, Late, c, r.updated()); err != nil {
+		if err := f.result(k, storeKey, &p, Late, c, from); err != nil {
 			return err
 		}
 	case f.how.counted && p.since+1 >= int64(f.how.earlyCount) && c.has,
 		// The result of a window that is deleted would stand for ever: on closing there is nothing left to give.
 		c.had && !c.has && p.results > 0 && !f.how.discard:
-		if err := f.result(k, storeKey, &p, Early, c, r.updated()); err != nil {
+		if err := f.result(k, storeKey, &p, Early, c, from); err != nil {
 			return err
 		}
 	default:

@@ -200,8 +200,7 @@ func (op *sessionOp[K, V]) whole(key, stored []byte, give func(*joint[window.Key
 
 // earlyOne gives the early result of a session, by its key among the panes.
 func (op *sessionOp[K, V]) earlyOne(pane []byte) error {
-	from, _ := op.kind.Entries()
-	key := append(from, pane...)
+	key := op.entry(pane)
 	stored, ok, err := op.store.Get(key)
 	if err == nil && !ok {
 		err = fmt.Errorf("session store %s: the panes have a session that is not there", op.name)

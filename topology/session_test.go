@@ -142,26 +142,7 @@ func TestSessionSideline(tt *testing.T) {
 func paned(tt *testing.T, def window.Definition, late window.Late, opts ...topology.AggregateOption) *script {
 	tt.Helper()
 	sc := run(tt, sessionCounts, sessions(def, late, opts...))
-	o := topologytest.Output(sc.d, sessionCounts)
-	sc.read = func() []string {
-		var lines []string
-		for _, r := range o.All() {
-			line := show(r)
-			for _, h := range r.Headers {
-				switch h.Key {
-				case "x-pane":
-					line += " " + string(h.Value)
-				case "x-rev":
-					line += " #" + string(h.Value)
-				case "x-retract":
-					line += " back"
-				}
-			}
-			lines = append(lines, line)
-		}
-		return lines
-	}
-	return sc
+	return sc.panes(topologytest.Output(sc.d, sessionCounts))
 }
 
 // A correction that changes the bounds of what has closed takes back each result that it absorbs, and then gives the one of all.

@@ -11,8 +11,12 @@ import (
 // Windowed divides a group by time: what is aggregated behind it is kept for each key and window. A window closes when the
 // operator's watermark reaches its end plus the grace: on-close results go out, and a record for it is late from then on. late says what
 // becomes of late records: window.Drop, window.Sideline, or window.CorrectWithin, which keeps the window for corrections. A record that
-// is late for some of its windows only, which happens with hopping ones, goes into the others. Kafka Streams:
+// is late for some of its windows only, which happens with hopping and sliding ones, goes into the others. Kafka Streams:
 // KGroupedStream.windowedBy.
+//
+// def is window.Windows, as package window makes them or of one's own, window.Session, window.SessionBy, window.Sliding or window.Count.
+// A session that grows has another key: a result on update is preceded by a null value for each session that the record has joined, and a
+// correction or an early result by one for each key whose result does not count any more, or by its retraction.
 //
 // The watermark is the smallest of what feeds the operator. In front of a repartition topic that is the task's own input partitions,
 // behind one it is every task that writes the topic, and so every partition that those read. A partition of which no record has
@@ -52,6 +56,10 @@ func Windowed[K, V any](g Grouped[K, V], def window.Definition, late window.Late
 	case window.SessionsBy[V]:
 		b.check(s.Validate())
 		windowedBySession(g, &out, s.Sessions, s.GapOf)
+		return out
+	case window.SlidingWindows:
+		b.check(s.Validate())
+		windowedBySliding(g, &out, s)
 		return out
 	}
 	w, ok := def.(window.Windows)
