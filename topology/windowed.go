@@ -20,8 +20,8 @@ import (
 //
 // The watermark is the smallest of what feeds the operator. In front of a repartition topic that is the task's own input partitions,
 // behind one it is every task that writes the topic, and so every partition that those read. A partition of which no record has
-// come yet holds it back: as long as one of them is empty, no window closes and nothing is late. There is no timeout for
-// partitions that are quiet or empty yet.
+// come yet, or comes any more, holds it back until it is idle: when the broker has had nothing for framework's Config.IdleAfter. Then it
+// comes along with the others, and what it gets later may be late.
 //
 // What is behind the windows gets a watermark that is held at the start of the earliest one that has not closed, so that no first result
 // is late there. A correction comes later than that. So windows behind windows that correct must correct for as long, which Build checks.
@@ -193,19 +193,8 @@ type lateness struct {
 	aside graph.Raw // the input record set aside last: topic, partition and offset
 }
 
-// late notes that a record came at watermark w for something that ends at end and has closed.
-func (l *lateness) late(w, end int64) {
-	closed := end + l.def.windows.GraceMillis()
-	if by := w - closed; closed >= end && by >= 0 { // or one of them is beyond the end of time
-		l.rt.Late(l.m.local, by)
-	}
-}
-
 // missed is for a record, with event time at, that missed these windows at watermark w. took says that others took it.
 func (l *lateness) missed(at, w int64, windows []graph.Interval, took bool) {
-	for _, iv := range windows {
-		l.late(w, iv.End)
-	}
 	if l.def.sideline == nil {
 		for range windows {
 			l.rt.Count(l.m.local, graph.LateDropped)

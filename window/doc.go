@@ -18,8 +18,10 @@
 // A watermark begins at [Unknown], below every timestamp. That of an operator is
 // the smallest over all input partitions that feed it, so a partition without a
 // record keeps it at Unknown: no window closes and nothing is late until every
-// partition has had one. A partition that falls quiet holds the watermark where
-// it is. No timeout for such partitions is applied.
+// partition has had one, or is idle. A partition that falls quiet holds the
+// watermark where it is until it is idle. Idle is a partition of which the broker
+// has had nothing for a while, the IdleAfter of the application's Config; it comes
+// along with the others, and never takes a watermark back when it wakes up.
 //
 // For Kafka Streams W is the stream time, B is 0, g is the grace and h is 0.
 // Flink's watermark is inclusive: its t is W − 1 here, g is 0, and h is the

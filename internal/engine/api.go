@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/headrace/headrace/internal/graph"
 	"github.com/headrace/headrace/internal/wire"
@@ -40,8 +39,9 @@ type Config struct {
 	// Now is the wall time when the task is made, in Unix milliseconds.
 	Now int64
 	// ReportInterval is the shortest time between two reports of a watermark that moves, and ReportRepeat after how long one is said
-	// again that has not, 0 for never. Milliseconds, as what follows.
-	ReportInterval, ReportRepeat int64
+	// again that has not, 0 for never. IdleRepeat is the shortest time between two reports that the task is idle. Milliseconds, as what
+	// follows.
+	ReportInterval, ReportRepeat, IdleRepeat int64
 	// MaxTaskIdle is how long the task waits for a source of which nothing is known to be there, while others have records.
 	MaxTaskIdle int64
 	// MaxDrift, if not 0, is how far a source's watermark may be ahead of the task's least advanced input, or of the floor, before its
@@ -139,31 +139,12 @@ type Status struct {
 	Operators []OperatorStatus
 	// Counts has the records that went no further, by node and reason.
 	Counts []Counts
-	// Late has by how much records were late, by node.
-	Late []Lateness
 	// Records is the number of records processed.
 	Records int64
 }
 
 // Counts are the records that went no further at one node, by reason.
 type Counts [graph.NumReasons]int64
-
-// Lateness counts by how many milliseconds of event time windows had been closed when records for them came. A record counts in the
-// first bucket whose bound is not below it, the last has no bound.
-type Lateness struct {
-	Buckets [len(LateBounds) + 1]int64
-	Sum     int64
-}
-
-// LateBounds are the bounds of Lateness, in milliseconds: from a second to a week.
-var LateBounds = [...]int64{1000, 10_000, 60_000, 600_000, 3_600_000, 21_600_000, 86_400_000, 604_800_000}
-
-// Add counts one that is late by so many milliseconds.
-func (l *Lateness) Add(by int64) {
-	i, _ := slices.BinarySearch(LateBounds[:], by)
-	l.Buckets[i]++
-	l.Sum += by
-}
 
 // Total sums what all nodes counted.
 func (s *Status) Total() Counts {
@@ -195,9 +176,9 @@ type SourceStatus struct {
 
 // OperatorStatus is the state of one operator that keeps event time.
 type OperatorStatus struct {
-	Name              string
-	Watermark, Passed int64 // Passed is graph.Unknown where the operator does not tell
-	Due               bool
+	Name      string
+	Watermark int64
+	Due       bool
 }
 
 // The methods of Task, for whoever drives it:
@@ -206,10 +187,12 @@ type OperatorStatus struct {
 //	Push(source int, r graph.Raw)            append to a queue; no work is done
 //	Queued(source int) (records, bytes int)
 //	SetIdle(source int, idle bool)           the partition has nothing, and holds nobody back
+//	Confirm(source int, upTo int64)          it still has nothing, and had nothing when the others were at upTo
 //	SetEnd(source int, end int64)            what is before it is waited for
-//	Pass(source int, to int64)               nothing is there up to an offset
 //	SetFloor(w int64)                        how far other tasks have come
 //	Time() (w int64, active bool)            how far the task has come
+//	TimeWithout(source int)                  the same without a source
+//	UsesTime, Reports() bool                 is that of any use here, or behind it
 //	Step(now int64, budget int) (Progress, error)
 //	Settle(now int64) error                  right before Freeze or Cut: what operators keep back until a commit
 //	Pending() bool                           is there anything to commit: outputs, mutations, moved offsets or reports

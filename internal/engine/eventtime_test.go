@@ -117,12 +117,20 @@ func TestIdleSourcesFollow(t *testing.T) {
 			if !restart {
 				return
 			}
+			idle := u.task.Status().Sources
 			if err := u.crash(); err != nil {
 				t.Fatal(err)
 			}
 			u.stepAll(t)
 			if _, err := u.commit(); err != nil { // what a new task repeats
 				t.Fatal(err)
+			}
+			for i := range idle {
+				if got := u.task.Status().Sources[i].Idle; got != idle[i].Idle {
+					t.Fatalf("%s: source %d is idle %t after the restart, and was %t", what, i, got, idle[i].Idle)
+				} else if got {
+					u.task.SetIdle(i, true)
+				}
 			}
 		}
 		r.write("s", 0, data(100))
@@ -156,6 +164,69 @@ func TestIdleSourcesFollow(t *testing.T) {
 	}
 }
 
+// An idle partition comes along as far as the others were when it was seen to have nothing, and no further: what has come to it since may
+// be as old as that.
+func TestIdleComesAlongAsFarAsConfirmed(t *testing.T) {
+	t.Parallel()
+	r := chained(t, 1)
+	u := r.tasks[0]
+	want := func(what, want string) {
+		t.Helper()
+		u.stepAll(t)
+		if got := told(u); got != want {
+			t.Errorf("%s: reports %q, want %q", what, got, want)
+		}
+		if _, err := u.commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.write("s", 0, data(100))
+	want("t is not known", "")
+	if w, active := u.task.TimeWithout(1); w != 100 || !active {
+		t.Errorf("without t the task is at %s, active %t", mark(w), active)
+	}
+	u.task.Confirm(1, 100)
+	want("t had nothing at 100", "100 active")
+	r.write("s", 0, data(200))
+	want("t may have something by now", "")
+	u.task.Confirm(1, 200)
+	want("t had nothing at 200", "200 active")
+	r.write("s", 0, data(300))
+	r.write("t", 0, data(250))
+	want("both at once", "250 active")
+	if n := u.task.Status().Sources[1].Behind; n != 0 {
+		t.Errorf("%d records behind", n)
+	}
+	// A restart has to see it again.
+	u.task.Confirm(1, 300)
+	want("t had nothing at 300", "300 active")
+	if err := u.crash(); err != nil {
+		t.Fatal(err)
+	}
+	want("again", "300 active")
+	r.write("s", 0, data(400))
+	want("after the restart", "")
+	// While all are idle, whoever reads behind has to hear it again and again, but not for each look.
+	r.repeatIdle = 1000
+	if err := u.crash(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		now  int64
+		want string
+	}{{0, "400 idle"}, {500, ""}, {1000, "400 idle"}, {1500, ""}, {2000, "400 idle"}} {
+		u.now = c.now
+		u.poll(10)
+		u.task.Step(u.now, 100)
+		for i := range u.sources {
+			u.task.Confirm(i, 400)
+		}
+		want(fmt.Sprint("at ", c.now), c.want)
+	}
+	u.now = 5000
+	want("nobody has looked", "")
+}
+
 // Partitions that fall idle together rest where they are, whichever is named first.
 func TestIdleTogether(t *testing.T) {
 	t.Parallel()
@@ -170,6 +241,40 @@ func TestIdleTogether(t *testing.T) {
 		u.stepAll(t)
 		if got := told(u); got != "100 idle" {
 			t.Errorf("%d first: %s", first, got)
+		}
+	}
+}
+
+// Where all are idle, those that never had anything do not keep the time of the others from being known.
+func TestIdleWithoutATime(t *testing.T) {
+	t.Parallel()
+	r := chained(t, 1)
+	u := r.tasks[0]
+	r.write("s", 0, data(100))
+	u.stepAll(t)
+	u.task.SetIdle(0, true)
+	u.task.SetIdle(1, true)
+	u.stepAll(t)
+	if got := told(u); got != "100 idle" {
+		t.Error(got)
+	}
+	u = r.tasks[1]
+	for i, c := range []struct {
+		rep wire.Report
+		w   int64
+	}{
+		{wire.Report{Producer: 0, Watermark: 30}, graph.Unknown},
+		{wire.Report{Producer: 0, Watermark: 30, State: wire.Idle}, graph.Unknown},
+		{wire.Report{Producer: 1, Watermark: graph.Unknown, State: wire.Idle}, graph.Unknown}, // 2 has not spoken
+		{wire.Report{Producer: 2, Watermark: 20, State: wire.Idle}, graph.Unknown},
+		{wire.Report{Producer: 1, Watermark: graph.Unknown, State: wire.Idle}, 20},
+		{wire.Report{Producer: 2, Watermark: 20, State: wire.Idle}, 20},
+	} {
+		c.rep.Producers = 3
+		r.write("again", 0, reportRecord(c.rep))
+		u.stepAll(t)
+		if got := u.task.Status().Sources[0].Watermark; got != c.w {
+			t.Errorf("after report %d: W %s, want %s", i, mark(got), mark(c.w))
 		}
 	}
 }
@@ -231,11 +336,13 @@ func TestReaderGoesByActiveWriters(t *testing.T) {
 			{wire.Report{Producer: 2, Producers: 3, Watermark: 30, State: active}, unknown, false},
 			{wire.Report{Producer: 1, Producers: 3, Watermark: 20, State: active}, 10, false},
 			{wire.Report{Producer: 0, Producers: 3, Watermark: 10, State: idle}, 20, false},
-			{wire.Report{Producer: 1, Producers: 3, Watermark: 20, State: idle}, 30, false},
+			{wire.Report{Producer: 1, Producers: 3, Watermark: 20, State: idle}, 20, false}, // 0 was idle before 1 and 2 were so far
+			{wire.Report{Producer: 0, Producers: 3, Watermark: 10, State: idle}, 30, false}, // and still is
 			{wire.Report{Producer: 2, Producers: 3, Watermark: 30, State: idle}, 30, true},
 			{wire.Report{Producer: 0, Producers: 3, Watermark: 15, State: active}, 30, false}, // woken, and behind
 			{wire.Report{Producer: 2, Producers: 3, Watermark: 40, State: active}, 30, false},
-			{wire.Report{Producer: 0, Producers: 3, Watermark: 35, State: active}, 35, false},
+			{wire.Report{Producer: 0, Producers: 3, Watermark: 35, State: active}, 30, false}, // 1 may be dead
+			{wire.Report{Producer: 1, Producers: 3, Watermark: 20, State: idle}, 35, false},   // it is not
 			{wire.Report{Producer: 0, Producers: 2, Watermark: 50, State: active}, 35, false}, // another number: who are they?
 			{wire.Report{Producer: 1, Producers: 2, Watermark: unknown, State: idle}, 50, false},
 			{wire.Report{Producer: 0, Producers: 2, Watermark: math.MaxInt64, State: end}, 50, true},
@@ -360,7 +467,8 @@ func TestTakeWaits(t *testing.T) {
 	if n := done(1e9); n != 2 {
 		t.Errorf("%d records with the first of t, want 2: the second is still to come", n)
 	}
-	u.task.Pass(1, 2)
+	r.write("t", 0, graph.Raw{Control: true})
+	u.poll(1)
 	if n := done(1e9); n != 3 {
 		t.Errorf("%d records when nothing is left of t, want 3", n)
 	}

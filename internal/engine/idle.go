@@ -2,6 +2,7 @@ package engine
 
 import (
 	"math"
+	"slices"
 
 	"github.com/headrace/headrace/internal/graph"
 )
@@ -15,13 +16,30 @@ const never = math.MaxInt64
 //
 // An idle partition follows the task's other inputs. When it wakes, its own records move it again once they have caught up with what was
 // told meanwhile; those before that are judged by their operators, as any.
-func (t *Task) SetIdle(source int, idle bool) {
-	s := &t.sources[source]
-	if s.plan.Repartition || s.cfg.Absent || s.idle == idle || idle && s.waits() {
-		return
+func (t *Task) SetIdle(source int, idle bool) { t.setIdle(source, idle, math.MaxInt64) }
+
+// Confirm is SetIdle where the partition was seen to have nothing when TimeWithout it was upTo: it follows the others that far, and no further until
+// it is confirmed again. So records that come to idle and other partitions at once cannot overtake each other. Readers behind repartition
+// topics are told of each.
+func (t *Task) Confirm(source int, upTo int64) {
+	if t.setIdle(source, true, upTo) {
+		t.confirmed = true
 	}
-	s.idle = idle
-	t.turned = true
+}
+
+func (t *Task) setIdle(source int, idle bool, leave int64) bool {
+	s := &t.sources[source]
+	if s.plan.Repartition || s.cfg.Absent || idle && s.waits() {
+		return false
+	}
+	if idle && s.idle {
+		leave = max(leave, s.leave)
+	}
+	if s.idle != idle || s.leave != leave {
+		s.idle, s.leave = idle, leave
+		t.turned = true
+	}
+	return true
 }
 
 // waits says that something of the source is queued.
@@ -34,22 +52,35 @@ func (t *Task) SetEnd(source int, end int64) {
 	s.end = max(s.end, end)
 }
 
-// Pass says that nothing is in a partition from what was pushed up to an offset: compaction has left nothing there.
-func (t *Task) Pass(source int, to int64) {
-	s := &t.sources[source]
-	s.pushed = max(s.pushed, to)
-}
-
 // Time is how far the task has come: the smallest of what its inputs have told, those aside that are idle or at their end, and whether
 // there is any other.
-func (t *Task) Time() (w int64, active bool) {
+func (t *Task) Time() (w int64, active bool) { return t.TimeWithout(-1) }
+
+// TimeWithout is Time without a source, as others see it.
+func (t *Task) TimeWithout(source int) (w int64, active bool) {
 	w = math.MaxInt64
 	for i := range t.sources {
-		if s := &t.sources[i]; s.streams() && !s.idle && s.told != math.MaxInt64 {
+		if s := &t.sources[i]; i != source && s.streams() && !s.idle && s.told != math.MaxInt64 {
 			w, active = min(w, s.told), true
 		}
 	}
 	return w, active
+}
+
+// reach is how far an idle source may follow that could follow as far as before.
+func (t *Task) reach(before int64) int64 {
+	if w, active := t.Time(); active {
+		return max(before, w)
+	}
+	return before
+}
+
+// UsesTime says whether anything in the task, or behind the repartition topics that it writes, uses event time.
+func (t *Task) UsesTime() bool { return len(t.inst.Clocks) > 0 || t.Reports() }
+
+// Reports says whether the task reports its watermark to anybody.
+func (t *Task) Reports() bool {
+	return slices.ContainsFunc(t.cfg.Sub.Sinks, func(s graph.Sink) bool { return s.Repartition && !s.NoReports })
 }
 
 // turn takes in that sources have fallen idle, or woken up.
@@ -72,23 +103,34 @@ func (t *Task) follow() {
 	if t.idles == 0 {
 		return
 	}
-	w, active := int64(math.MaxInt64), false
+	w, known, active := int64(math.MaxInt64), int64(math.MaxInt64), false
 	for i := range t.sources {
-		if s := &t.sources[i]; s.streams() && !s.idle {
+		switch s := &t.sources[i]; {
+		case s.streams() && !s.idle:
 			w, active = min(w, s.told), true
+		case s.streams() && s.told != graph.Unknown && s.told != math.MaxInt64:
+			known = min(known, s.told)
 		}
 	}
+	rests := false
 	if !active {
-		if t.cfg.AdvanceWhenIdle <= 0 {
-			return // all rest
+		if w = t.now - t.cfg.AdvanceWhenIdle; t.cfg.AdvanceWhenIdle <= 0 {
+			w, rests = known, true // all rest; only those that never had anything come along
 		}
-		w = t.now - t.cfg.AdvanceWhenIdle
 	}
-	if w == graph.Unknown {
+	if w == graph.Unknown || rests && w == math.MaxInt64 {
 		return
 	}
 	for i := range t.sources {
-		if s := &t.sources[i]; s.idle && s.tell(w) {
+		s := &t.sources[i]
+		if !s.idle || rests && s.told != graph.Unknown {
+			continue
+		}
+		at := w
+		if active {
+			at = min(at, s.leave)
+		}
+		if s.tell(at) {
 			t.lookDue = true
 		}
 	}

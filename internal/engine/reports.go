@@ -48,7 +48,8 @@ func (t *Task) rests() bool {
 }
 
 // dueReport says whether a sink's report should go out now, and with which state: at once where that has changed, after ReportInterval
-// where the watermark has moved, and else after ReportRepeat, for readers who know nothing.
+// where the watermark has moved, after IdleRepeat where it was seen again that there is nothing to read, for readers to go on without this
+// task, and else after ReportRepeat, for readers who know nothing.
 func (t *Task) dueReport(i int, resting bool) (wire.ReportState, bool) {
 	r := &t.reports[i]
 	if s := &t.cfg.Sub.Sinks[i]; !s.Repartition || s.NoReports {
@@ -65,8 +66,10 @@ func (t *Task) dueReport(i int, resting bool) (wire.ReportState, bool) {
 	case r.w != r.sent:
 		return state, since >= t.cfg.ReportInterval
 	}
-	known := r.w != graph.Unknown || state != wire.Active
-	return state, known && t.cfg.ReportRepeat > 0 && since != math.MaxInt64 && since >= t.cfg.ReportRepeat
+	if state == wire.Idle {
+		return state, t.confirmed && since >= t.cfg.IdleRepeat
+	}
+	return state, r.w != graph.Unknown && t.cfg.ReportRepeat > 0 && since != math.MaxInt64 && since >= t.cfg.ReportRepeat
 }
 
 // reporting says whether any report is due.
@@ -97,5 +100,6 @@ func (t *Task) reported(all []SinkReport) {
 	for _, s := range all {
 		r := &t.reports[s.Sink]
 		r.sent, r.state, r.at = s.Watermark, s.State, t.now
+		t.confirmed = false
 	}
 }

@@ -23,8 +23,8 @@ type rig struct {
 	refuse map[engine.OutputID]error
 	logs   map[string][][]graph.Raw
 	// Of the tasks that are made next: see engine.Config.
-	interval, repeat, taskIdle, drift, lag int64
-	tasks                                  []*unit
+	interval, repeat, repeatIdle, taskIdle, drift, lag int64
+	tasks                                              []*unit
 
 	journal []string // what user code says
 	fail    map[string]bool
@@ -85,7 +85,7 @@ func (u *unit) build() error {
 	var err error
 	u.task, err = engine.New(engine.Config{
 		ID: u.id, Sub: (&graph.Plan{SubTopologies: []*graph.SubTopology{u.sub}}).WithPolicy(u.r.policy).SubTopologies[0], Txn: state.NewTxn(u.backend, u.sub.Stores), Sources: u.sources, Operators: u.clocks,
-		ReportInterval: u.r.interval, ReportRepeat: u.r.repeat, MaxTaskIdle: u.r.taskIdle, MaxDrift: u.r.drift, AdvanceWhenIdle: u.r.lag,
+		ReportInterval: u.r.interval, ReportRepeat: u.r.repeat, IdleRepeat: u.r.repeatIdle, MaxTaskIdle: u.r.taskIdle, MaxDrift: u.r.drift, AdvanceWhenIdle: u.r.lag,
 		Now: u.now, Limits: u.r.limits, Refused: u.r.refuse,
 		LeftOut: func(e *engine.RecordError, _ bool) { u.r.say("skipped %s: %v", e.Reason, e) },
 	})

@@ -37,6 +37,8 @@ type source struct {
 	told int64
 	// idle says that the partition has nothing, or, of a repartition topic, that no writer has: it holds nobody back.
 	idle bool
+	// leave is how far it may follow the others while it is idle: what they had come to when it was last seen to have nothing.
+	leave int64
 	// channels is what each producer of a repartition topic reported, in ascending order, and producers how many there are.
 	channels  []wire.Channel
 	producers int32
@@ -57,7 +59,7 @@ func (s *source) init(plan *graph.Source, cfg SourceConfig, entry graph.Entry) e
 	s.maxTime, s.w, s.told = c.MaxTime, c.Watermark, c.Told()
 	s.producers = c.Producers
 	s.channels = slices.Clone(c.Channels)
-	s.idle = c.Idle && !cfg.Absent
+	s.idle, s.leave = c.Idle && !cfg.Absent, math.MaxInt64
 	if plan.Repartition {
 		s.idle = s.allIdle()
 	}
@@ -115,9 +117,12 @@ func (s *source) generate() int64 {
 	return s.plan.Watermarks.After(s.maxTime)
 }
 
-// report takes what a producer of the repartition topic says. The watermark is the smallest over all producers that are not idle, once
-// each of them has spoken. When their number changes the old table says nothing of the new producers: hold until all have spoken. It
-// says whether the watermark has moved, or whether it is idle.
+// report takes what a producer of the repartition topic says. The watermark is the smallest over all producers, once each of them has
+// spoken. When their number changes the old table says nothing of the new producers: hold until all have spoken. It says whether the
+// watermark has moved, or whether it is idle.
+//
+// A producer that reports that it is idle comes along with those that are not, as far as they have reported before, and has to say so again
+// before it comes along further. So one that has gone is not taken for idle, and one that wakes up with the others loses nothing.
 func (s *source) report(r wire.Report) bool {
 	if r.Producers != s.producers {
 		s.producers = r.Producers
@@ -134,17 +139,26 @@ func (s *source) report(r wire.Report) bool {
 	if len(s.channels) < int(s.producers) || timeFromRecords {
 		return idle != s.idle
 	}
-	w, ended := int64(math.MaxInt64), true
-	for _, c := range s.channels {
-		if c.State == wire.Active {
-			w = min(w, c.Watermark)
+	all, active, known := int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64)
+	for j := range s.channels {
+		switch w := s.channels[j].Watermark; {
+		case s.channels[j].State == wire.Active:
+			active = min(active, w)
+		case w != graph.Unknown:
+			known = min(known, w)
 		}
-		ended = ended && c.State == wire.End
 	}
-	if w == math.MaxInt64 && !ended && s.idle {
-		return idle != s.idle // those that go on are idle: it rests
+	switch {
+	case ch.State != wire.Idle:
+	case active < math.MaxInt64:
+		ch.Watermark = max(ch.Watermark, active)
+	case ch.Watermark == graph.Unknown && known < math.MaxInt64:
+		ch.Watermark = known // all are idle, and this one never had anything
 	}
-	return s.raise(w) || idle != s.idle
+	for j := range s.channels {
+		all = min(all, s.channels[j].Watermark)
+	}
+	return s.raise(all) || idle != s.idle
 }
 
 // allIdle says that all producers have spoken and that of those which go on none has anything to read.

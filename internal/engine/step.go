@@ -131,7 +131,11 @@ func (t *Task) lift(s *source) (did bool, err error) {
 				return false, t.recordError(s, t.sourceNode(s), graph.Undecodable, err)
 			}
 			s.next = r.Offset + 1
-			if s.report(rep) {
+			turned := s.report(rep)
+			if s.idle { // rep has said so of the last of them, or again
+				t.confirmed, s.leave = true, t.reach(s.leave)
+			}
+			if turned || s.idle {
 				t.turned = true
 				t.turn()
 			}
@@ -293,10 +297,6 @@ func (t *Task) rollback(s savepoint) {
 // count takes in what the unit counted, now that it stays.
 func (t *Task) count() {
 	for _, c := range t.counted {
-		if c.reason == graph.NumReasons {
-			t.late[c.node].Add(c.late)
-			continue
-		}
 		t.counts[c.node][c.reason]++
 	}
 	t.counted = t.counted[:0]

@@ -35,7 +35,7 @@ func (t *Task) Waiting() []Wait {
 		w := Wait{Operator: c.Name()}
 		for i := range t.sources {
 			s := &t.sources[i]
-			if s.w != graph.Unknown || !t.feeds(t.sourceNode(s), c.Node()) {
+			if s.told != graph.Unknown || s.idle || !t.feeds(t.sourceNode(s), c.Node()) {
 				continue
 			}
 			wait := SourceWait{Source: i}

@@ -2,6 +2,7 @@ package topologytest
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/headrace/headrace/internal/engine"
 	"github.com/headrace/headrace/internal/graph"
@@ -185,13 +186,35 @@ func (d *Driver) Settle() {
 }
 
 func (d *Driver) settle() {
-	for {
-		for d.step(budget) > 0 {
+	for looks := 0; ; looks++ {
+		for {
+			for d.step(budget) > 0 {
+			}
+			if !d.commit() {
+				break
+			}
 		}
-		if !d.commit() {
+		// Those that are idle still are: readers behind repartition topics have to hear it after they have heard how far others have come.
+		if looks > len(d.subs) || !d.confirm() {
 			return
 		}
 	}
+}
+
+// confirm says whether anything is idle.
+func (d *Driver) confirm() bool {
+	any := false
+	for _, t := range d.tasks {
+		for i, l := range t.sub.sources {
+			if n := int(t.ID().Partition); n < len(l.partitions) {
+				if p := &l.partitions[n]; p.idleAt == len(p.records)+1 {
+					t.Confirm(i, math.MaxInt64)
+					any = true
+				}
+			}
+		}
+	}
+	return any
 }
 
 // commit says whether there was anything to commit.
