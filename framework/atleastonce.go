@@ -132,6 +132,7 @@ func (w *worker) reportLast(ctx context.Context, b *batch) error {
 	if err != nil {
 		return err
 	}
+	w.tally.Reports += int64(after.reports)
 	if err := after.failure(); err != nil {
 		return w.abort(ctx, err)
 	}

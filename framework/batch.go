@@ -25,6 +25,7 @@ type batch struct {
 	offsets []offset
 	away    []*awaySource // of offsets, those whose clocks are elsewhere
 	records int
+	reports int // those of them that are watermark reports
 
 	flushes []int // how many records are produced before each flush but the last
 
@@ -283,6 +284,7 @@ func (w *writer) reports(b *batch, t *task, reports []engine.SinkReport, now tim
 			r.Headers = []kgo.RecordHeader{{Key: wire.HeaderWatermark, Value: value}}
 			w.between(b, r, false)
 			w.promise(b, b.produced)
+			b.reports++
 		}
 	}
 }

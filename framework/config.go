@@ -98,6 +98,28 @@ type Config struct {
 	// With MaxDrift no more are than it covers. Results are the same, but those of what comes first come later. What waits is queued up to
 	// MaxQueuedBytes, and then is not fetched. It is whole milliseconds. Flink: watermark alignment.
 	MaxDrift time.Duration
+	// IdleAfter is how long an input partition has to have had nothing before it is idle: it holds the watermark back no longer, so windows
+	// and timers go on with the other partitions. A partition without any record falls idle, too. That there is nothing is asked of the
+	// broker, and what is in an open transaction counts as something; a partition that the app itself does not read for the moment, or that
+	// it is behind in, is not idle. Records that come to a partition while it is idle wake it, and are late if they are older than what the
+	// others have come to: a producer that was away for longer than IdleAfter and then sends what it has kept meets the late policy. While
+	// all inputs of a task are idle its watermark rests: see AdvanceWhenIdle.
+	//
+	// Default 30 s, which outlasts a producer's restart and the timeouts of its session and transaction. Negative is never: then every
+	// partition has to have a record now and then. Kafka Streams, whose time is that of the furthest partition of a task, waits for none.
+	IdleAfter time.Duration
+	// AdvanceWhenIdle lets the watermark of a task all whose inputs are idle go on with the wall clock, this much behind it, so that the last
+	// windows close although nothing more comes. What is late then depends on when the app ran: it is not deterministic, and a replay may
+	// come to another result. Default 0: it rests.
+	AdvanceWhenIdle time.Duration
+	// MaxTaskIdle is how long a task waits for an input partition that has nothing, while its others have records, so that records of all
+	// inputs are processed by their timestamps. For one that is known to have more it always waits. Default 0: it does not wait. No more than
+	// IdleAfter. Kafka Streams: max.task.idle.ms.
+	MaxTaskIdle time.Duration
+	// ReportInterval is how often at most a task writes the watermark, when it moves, into each partition of a repartition topic behind which
+	// event time is used; that it falls idle or wakes up it writes at once. Default 200 ms. Less makes windows behind the topic close sooner;
+	// each report is a small record for each writing task and partition, which Counters.Reports counts.
+	ReportInterval time.Duration
 
 	// TopicTimeout is how long Run waits for a broker to answer, and for input and output topics that do not exist. Default 10 s. Give
 	// more where brokers or topics are made at the same time as the app.
@@ -219,6 +241,7 @@ func (c Config) checkPlan(plan *graph.Plan, fingerprint uint64) (*settings, erro
 		{"SessionTimeout", c.SessionTimeout},
 		{"TransactionTimeout", c.TransactionTimeout},
 		{"MaxDrift", c.MaxDrift},
+		{"ReportInterval", c.ReportInterval},
 	} {
 		if f.value < 0 {
 			mistake("%s is %v: give a positive duration, or 0 for the default", f.name, f.value)
@@ -249,6 +272,27 @@ func (c Config) checkPlan(plan *graph.Plan, fingerprint uint64) (*settings, erro
 		c.TxnGap = -1 // there is none to keep
 	}
 	setDefault(&c.TaskTimeout, 5*time.Minute)
+	setDefault(&c.IdleAfter, 30*time.Second)
+	setDefault(&c.ReportInterval, 200*time.Millisecond)
+	for _, f := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"MaxTaskIdle", c.MaxTaskIdle}, {"AdvanceWhenIdle", c.AdvanceWhenIdle},
+	} {
+		if f.value < 0 || f.value%time.Millisecond != 0 {
+			mistake("%s is %v: give whole milliseconds, or 0 for none", f.name, f.value)
+		}
+	}
+	if c.IdleAfter >= 0 && c.MaxTaskIdle > c.IdleAfter {
+		mistake("MaxTaskIdle is %v, above IdleAfter, which is %v: give less, or the watermark would go on without a partition that the task still waits for", c.MaxTaskIdle, c.IdleAfter)
+	}
+	if c.IdleAfter < 0 && c.AdvanceWhenIdle > 0 {
+		mistake("AdvanceWhenIdle is %v, but no partition is ever idle: IdleAfter is negative", c.AdvanceWhenIdle)
+	}
+	if c.IdleAfter < 0 && c.MaxDrift > 0 {
+		mistake("MaxDrift is %v, but a partition without records would hold all others: IdleAfter is negative", c.MaxDrift)
+	}
 	setDefault(&c.TxnGap, 5*time.Millisecond)
 	setDefault(&c.MaxQueuedBytes, 32<<20)
 	setDefault(&c.MaxPendingBytes, 24<<20)

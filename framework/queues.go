@@ -18,13 +18,19 @@ func (w *worker) distribute(fetches kgo.Fetches) {
 			return
 		}
 		in.heard = time.Now()
-		in.brought = in.heard
-		in.end = max(in.end, p.LastStableOffset)
+		if len(p.Records) > 0 {
+			in.brought = in.heard
+		}
+		if in.end < p.LastStableOffset {
+			in.end = p.LastStableOffset
+			in.task.run.SetEnd(in.source, in.end)
+		}
 		for _, r := range p.Records {
 			if r.Offset < in.pushed {
 				continue
 			}
 			in.pushed = r.Offset + 1
+			in.idle = in.idle && r.Attrs.IsControl()
 			in.task.run.Push(in.source, raw(r))
 			w.idle = false
 		}
@@ -35,6 +41,7 @@ func raw(r *kgo.Record) graph.Raw {
 	out := graph.Raw{
 		Topic: r.Topic, Partition: r.Partition, Offset: r.Offset,
 		Key: r.Key, Value: r.Value, Time: r.Timestamp.UnixMilli(), Control: r.Attrs.IsControl(),
+		Appended: r.Attrs.TimestampType() == 1,
 	}
 	if len(r.Headers) > 0 && !out.Control {
 		out.Headers = make([]graph.Header, len(r.Headers))

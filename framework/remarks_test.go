@@ -90,7 +90,7 @@ func TestWindowsThatWaitSayFor(t *testing.T) {
 			t.Fatal(err)
 		}
 		j := newJournal()
-		m := w.start("a", j.into(func(c *framework.Config) { c.Topology = top }))
+		m := w.start("a", j.into(func(c *framework.Config) { c.Topology, c.IdleAfter = top, -1 }))
 		m.runs(4)
 		reading := func(partition int32, minute int64) {
 			w.c.Produce(t, &kgo.Record{

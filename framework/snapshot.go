@@ -46,8 +46,6 @@ type Snapshot struct {
 	// Drops has the records that went no further by operator and reason, over the life of the app, in the order of the topology. What
 	// Counters says of them are the sums.
 	Drops []Drops
-	// Late is how late records were, of operators that have had such, counted as Drops are.
-	Late []Lateness
 	// Read and Written are what was taken from topics and written to them, changelogs included, in the order of their names.
 	Read, Written []Flow
 	// Aborts are the transactions that did not commit, by reason; Counters.Aborts is their sum.
@@ -102,6 +100,12 @@ type SourceStatus struct {
 	Watermark int64
 	// Held says that what is queued waits until others are as far in event time: see Config.MaxDrift.
 	Held bool
+	// Idle says that the partition has had nothing for Config.IdleAfter and holds no watermark back; of a repartition topic, that all
+	// its writers say so of themselves.
+	Idle bool
+	// Behind is how many records, since the task was made, were in order in their partition but behind what the others had come to while it
+	// was idle. Where that made them late they are counted as late, too.
+	Behind int64
 	// End is the partition's end when something was last fetched from it: the last stable offset, before which nothing is in an open
 	// transaction.
 	End int64
@@ -115,9 +119,8 @@ func (s SourceStatus) Lag() int64 { return max(s.End-s.Offset, 0) }
 type OperatorStatus struct {
 	// Name is that of its store, or of its node.
 	Name string
-	// Watermark is the operator's own: the smallest of its inputs'. Passed is what those behind it have been told, where that is held
-	// back for what may still come, as windows do; it is math.MinInt64 where nothing has been told.
-	Watermark, Passed int64
+	// Watermark is the operator's own: the smallest of its inputs'.
+	Watermark int64
 	// Due says that time has made something due that is not yet done: a window to close, a punctuation to fire.
 	Due bool
 }
@@ -187,6 +190,9 @@ type Counters struct {
 	// (JoinTable found no entry for the key), no-window (windows of one's own that leave gaps), and future (TopicOf.FutureGuard with window.Drop). A record that is late for several windows, or that several operators drop, counts as often.
 	// Sidelined records and dead letters are not among them.
 	Dropped map[string]int64
+	// Reports is how many watermark reports were written into repartition topics, in transactions that committed: one for each partition,
+	// whenever a task has something to report.
+	Reports int64
 	// Lost is how many offsets of inputs retention had deleted before they were processed, under Config.SkipLostInput. Those that
 	// are found again, since nothing was committed in between, count again.
 	Lost int64
@@ -252,7 +258,7 @@ func (a *App) Snapshot() Snapshot {
 	s.Counters.StatesDamaged, s.Counters.OffsetsTrimmed = a.damaged.Load(), a.trimmed.Load()
 	s.Counters.Dropped = make(map[string]int64)
 	if lay := a.published.Load(); lay != nil {
-		s.Drops, s.Late = all.list(lay), all.lateness(lay)
+		s.Drops = all.list(lay)
 	}
 	for _, d := range s.Drops {
 		switch d.Outcome {
@@ -283,6 +289,7 @@ func (c *Counters) add(o *Counters) {
 	c.Fenced += o.Fenced
 	c.Sessions += o.Sessions
 	c.Lost += o.Lost
+	c.Reports += o.Reports
 }
 
 func taskStatus(worker int, t *task) TaskStatus {
@@ -290,7 +297,7 @@ func taskStatus(worker int, t *task) TaskStatus {
 	out := TaskStatus{SubTopology: st.Task.SubTopology, Partition: st.Task.Partition, ID: st.Task.String(), Worker: worker, StateBytes: t.size}
 	for i, s := range st.Sources {
 		out.Sources = append(out.Sources, SourceStatus{
-			Topic: s.Topic, Partition: s.Partition, Offset: s.Offset, Queued: s.Queued, Watermark: s.Watermark, Held: s.Held, End: t.inputs[i].end,
+			Topic: s.Topic, Partition: s.Partition, Offset: s.Offset, Queued: s.Queued, Watermark: s.Watermark, Held: s.Held, Idle: s.Idle, Behind: s.Behind, End: t.inputs[i].end,
 		})
 	}
 	for _, o := range st.Operators {

@@ -14,43 +14,48 @@ const (
 	tableTimeout = 10 * time.Second
 )
 
-// gap is a stretch of a table in which there is nothing to read.
+// gap is a stretch of an input in which there is nothing to read.
 type gap struct {
 	run      *engine.Task
 	in       *input
 	from, to int64
 }
 
-// lookForGaps looks for tables that a task waits for in vain. The client delivers records and markers; where compaction has left none
-// before the end that the table is to be read to, it delivers nothing, and the streams of the task would wait until somebody writes
-// to the table.
+// lookForGaps looks for inputs that a task waits for in vain. The client delivers records and markers; where compaction has left none
+// before the end that the input is known to have, it delivers nothing. The streams of the task would wait until somebody writes to the
+// table, and the records of others until somebody writes to the input.
 func (w *worker) lookForGaps(now time.Time) {
 	for _, t := range w.running {
 		for _, in := range t.inputs {
-			if in.pushed >= in.readTo || now.Sub(in.heard) < tablePatience {
+			to := in.readTo
+			if in.pushed >= to {
+				to = in.end
+			}
+			if in.pushed >= to || in.paused || now.Sub(in.heard) < tablePatience {
 				continue
 			}
 			in.heard = now
 			if queued, _ := t.run.Queued(in.source); queued == 0 {
-				w.probe(t, in)
+				w.probe(t, in, to)
 			}
 		}
 	}
 }
 
-func (w *worker) probe(t *task, in *input) {
-	if t.probe != nil {
-		t.probe()
+// probe looks whether anything is left of an input before an offset, on a goroutine of its own.
+func (w *worker) probe(t *task, in *input, to int64) {
+	if in.probe != nil {
+		in.probe()
 	}
 	ctx, cancel := context.WithTimeout(w.ctx, tableTimeout)
-	t.probe = cancel
-	g := gap{t.run, in, in.pushed, in.readTo}
+	in.probe = cancel
+	g := gap{t.run, in, in.pushed, to}
 	tp := in.topicPartition
 	w.aside.Go(func() {
 		defer cancel()
 		next, err := w.app.restorer.Next(ctx, tp.topic, tp.partition, g.from, g.to)
 		if err != nil {
-			w.log.Debug("look for the rest of a table", "topic", tp.topic, "partition", tp.partition, "err", err)
+			w.log.Debug("look for the rest of an input", "topic", tp.topic, "partition", tp.partition, "err", err)
 			return
 		}
 		if next < g.to {
@@ -63,7 +68,7 @@ func (w *worker) probe(t *task, in *input) {
 	})
 }
 
-// takeGaps moves tables on over what is not there. Nothing can have come there since: it is below an end that was stable.
+// takeGaps moves inputs on over what is not there. Nothing can have come there since: it is below an end that was stable.
 func (w *worker) takeGaps() {
 	w.mu.Lock()
 	gaps := w.gaps
@@ -71,7 +76,7 @@ func (w *worker) takeGaps() {
 	w.mu.Unlock()
 	for _, g := range gaps {
 		if g.in.task.run == g.run && g.in.pushed == g.from {
-			w.log.Info("nothing is left to read of a table", "topic", g.in.topic, "partition", g.in.partition, "from", g.from, "to", g.to)
+			w.log.Info("nothing is left to read of an input", "topic", g.in.topic, "partition", g.in.partition, "from", g.from, "to", g.to)
 			w.pass(g.in, g.to)
 			w.position(g.in.task)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -226,10 +227,10 @@ func (w *worker) unroute(t *task) {
 	}
 	for _, in := range t.inputs {
 		delete(w.routes, in.topicPartition)
-	}
-	if t.probe != nil {
-		t.probe()
-		t.probe = nil
+		if in.probe != nil {
+			in.probe()
+			in.probe = nil
+		}
 	}
 	if w.undecided != nil || len(w.running) == 0 {
 		w.pendingSince = time.Time{}
@@ -434,15 +435,27 @@ func (w *worker) launch(t *task, b *built) error {
 		Sources: make([]engine.SourceConfig, len(t.sub.sources)),
 		LeftOut: w.leftOut, Now: time.Now().UnixMilli(),
 		Limits: w.limits(t), Refused: t.outputs.refused,
-		MaxDrift: w.app.set.MaxDrift.Milliseconds(),
+		MaxDrift:       w.app.set.MaxDrift.Milliseconds(),
+		ReportInterval: w.app.set.ReportInterval.Milliseconds(), ReportRepeat: reportRepeat.Milliseconds(),
+		IdleRepeat:  w.app.layout.idleRepeat(t.sub).Milliseconds(),
+		MaxTaskIdle: w.app.set.MaxTaskIdle.Milliseconds(), AdvanceWhenIdle: w.app.set.AdvanceWhenIdle.Milliseconds(),
 	}
+	inNew := func(in *input) bool { return b.inputs[in.topicPartition].none }
+	grown := slices.ContainsFunc(t.inputs, inNew) && !all(t.inputs, inNew)
 	for i, topic := range t.sub.sources {
 		cfg.Sources[i] = engine.SourceConfig{Topic: topic, Absent: true}
 	}
 	t.fresh = false
 	for i, in := range t.inputs {
 		got := b.inputs[in.topicPartition]
-		cfg.Sources[in.source] = engine.SourceConfig{Topic: in.topic, Offset: got.offset, Clock: got.commit.Source, ReadTo: got.readTo}
+		cfg.Sources[in.source] = engine.SourceConfig{Topic: in.topic, Offset: got.offset, Clock: got.commit.Source, ReadTo: got.readTo, End: got.readTo}
+		clock := &cfg.Sources[in.source].Clock
+		if got.none && grown {
+			clock.Idle = true // new to a task that has been: it starts where the task is
+		} else if got.offset < got.readTo {
+			clock.Idle = false
+		}
+		in.idle, in.leave = clock.Idle, math.MinInt64
 		in.pushed, in.heard, in.brought, in.readTo = got.offset, time.Now(), time.Now(), 0
 		in.end = got.readTo
 		if t.sub.sub.Sources[in.source].Table {
@@ -491,6 +504,10 @@ func (w *worker) launch(t *task, b *built) error {
 	w.log.Info("task runs", "task", t.id, "restored", b.restored)
 	w.sawTask(TaskEvent{Task: t.id.String(), State: TaskRunning, Restored: b.restored, Took: time.Since(b.build.progress.since)})
 	return nil
+}
+
+func all[T any](s []T, is func(T) bool) bool {
+	return !slices.ContainsFunc(s, func(v T) bool { return !is(v) })
 }
 
 // position tells the client what to deliver next of a task's partitions. Client and queue always join without a gap: what the

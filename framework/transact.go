@@ -220,6 +220,7 @@ func (w *worker) apply(b *batch, verdicts map[topicPartition]verdict) {
 	for _, a := range b.away {
 		a.in.slot = a.ref.Slot
 	}
+	w.tally.Reports += int64(b.reports)
 	for i, bt := range b.tasks {
 		t := bt.task
 		if t.run != bt.run {

@@ -91,11 +91,15 @@ type worker struct {
 	trimming  atomic.Bool // a goroutine is at it
 	looking   atomic.Bool // a goroutine looks for open transactions
 
+	idleLooked  time.Time
+	idleLooking atomic.Bool // a goroutine looks for idle partitions
+
 	aside   sync.WaitGroup // goroutines beside its own: none outlives it
 	mu      sync.Mutex     // guards what follows
 	inbox   []*built
 	gaps    []gap
 	hanging []hang // in inputs
+	lulls   []lull
 	wakeup  context.CancelFunc
 	woken   bool
 }
@@ -116,9 +120,8 @@ type task struct {
 	failures int
 	cause    error // of its being made anew, while that begins
 	outputs  refusals
-	probe    context.CancelFunc // ends the look for the rest of a table
-	size     int64              // of its state, -1 if unknown
-	sized    time.Time          // when that was looked up
+	size     int64     // of its state, -1 if unknown
+	sized    time.Time // when that was looked up
 }
 
 // input is one partition that a task reads.
@@ -133,10 +136,13 @@ type input struct {
 	mark      mark  // of the transaction that committed the position
 	slot      uint8 // of the meta topic, where the committed clocks are if they are there
 	paused    bool
-	readTo    int64     // of a table: streams wait until it has been read up to there
-	heard     time.Time // when the client last delivered something, or somebody looked
-	brought   time.Time // when the client last delivered something
-	end       int64     // of the partition, when the client last delivered something
+	readTo    int64              // of a table: streams wait until it has been read up to there
+	heard     time.Time          // when the client last delivered something, or somebody looked
+	brought   time.Time          // when the client last delivered something
+	end       int64              // of the partition, when the client last delivered something
+	idle      bool               // the task was told so, and nothing has come since
+	leave     int64              // how far the others had come when it was last seen to have nothing
+	probe     context.CancelFunc // ends the look for what is left of it
 }
 
 func newWorker(a *App, id int) *worker {
@@ -322,6 +328,8 @@ func (w *worker) turn(ctx context.Context) error {
 		w.takeGaps()
 		w.flow()
 	}
+	w.lookForIdle(time.Now())
+	w.takeIdle(time.Now())
 	if err := w.step(ctx); err != nil {
 		return err
 	}

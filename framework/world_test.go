@@ -56,6 +56,12 @@ type world struct {
 func bubble(t *testing.T, f func(w *world)) {
 	t.Helper()
 	t.Parallel()
+	bubbleAlone(t, f)
+}
+
+// bubbleAlone is bubble for a test that has several.
+func bubbleAlone(t *testing.T, f func(w *world)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, stores: newDumps(), wrote: make(map[string]int64)}
 		w.c = kafkatest.Start(t, kfake.SeedTopics(partitions, "in", "out"))

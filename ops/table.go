@@ -74,7 +74,7 @@ var (
 		"bytes-produced-total", "topic")
 	topicLag = row(groupTopics, gauge, "topic_lag_records", "Offsets still to be processed, summed over the topic's partitions in this process, as of the last fetch.",
 		"", "topic")
-	topicWatermarkLag = row(groupTopics, gauge, "topic_watermark_lag_seconds", "How far the watermark of the topic's slowest partition in this process is behind the clock; negative if ahead.",
+	topicWatermarkLag = row(groupTopics, gauge, "topic_watermark_lag_seconds", "How far the watermark of the topic's slowest partition in this process that is not idle is behind the clock; negative if ahead.",
 		"", "topic")
 	partitionLag = row(groupTopics, gauge, "partition_lag_records", "Offsets still to be processed, as of the last fetch.",
 		"records-lag", "topic", "partition")
@@ -84,16 +84,19 @@ var (
 		"", "topic", "partition")
 	partitionWatermarkLag = row(groupTopics, gauge, "partition_watermark_lag_seconds", "How far that is behind the clock; negative if ahead.",
 		"record-e2e-latency-max", "topic", "partition")
+	partitionIdle = row(groupTopics, gauge, "partition_idle", "Whether the partition has had nothing for so long that watermarks go on without it: 1, or 0.",
+		"", "topic", "partition")
+	partitionBehind = row(groupTopics, gauge, "partition_behind_records",
+		"Records since the task was made that were in order in their partition, but behind what others had come to while it was idle.", "", "topic", "partition")
+	nodeWatermark = row(groupTopics, gauge, "node_watermark_timestamp_seconds", "Event time that an operator's slowest task in this process has come to, in Unix seconds.",
+		"", "node")
 	nodeWatermarkLag = row(groupTopics, gauge, "node_watermark_lag_seconds", "How far the event time of an operator's slowest task in this process is behind the clock; negative if ahead.",
 		"", "node")
 
-	nodeWatermarkHold = row(groupTopics, gauge, "node_watermark_hold_seconds", "How far an operator's watermark is ahead of what it has told those behind it, of the task in this process where that is most: for windows that are open, or results that are due.",
-		"", "node")
+	reports = row(groupTopics, counter, "watermark_reports_total", "Watermark reports written into repartition topics, one for each partition, in transactions that committed.", "")
 
-	lateBy = row(groupDrops, histogram, "late_records_seconds", "By how much records were late, in event time: for how long their windows had been closed. Those that corrected a result are among them; one counts for each window.",
-		"", "subtopology", "node")
 	recordsDropped = row(groupDrops, counter, "records_dropped_total",
-		"Records that went no further at an operator, by reason (null-key, late-dropped, undecodable, …) and outcome (dropped, sidelined, dead-lettered; or corrected, for what was late and corrected a result).",
+		"Records that went no further at an operator, by reason (null-key, late-dropped, undecodable, …) and outcome (dropped, sidelined, dead-lettered).",
 		"dropped-records-total", "subtopology", "node", "reason", "outcome")
 	offsetsLost = row(groupDrops, counter, "lost_offsets_total", "Offsets of inputs that retention deleted before they were processed.", "")
 
