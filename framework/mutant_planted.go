@@ -67,7 +67,7 @@ func remember(b *batch) {
 	defer mutant.Unlock()
 	for _, o := range b.offsets {
 		c, _, _ := wire.DecodeCommit(o.metadata)
-		known[o.topicPartition] = committed{o.offset, c}
+		known[o.topicPartition] = committed{offset: o.offset, commit: c}
 	}
 }
 

@@ -58,13 +58,18 @@ func (w *worker) leftOut(e *engine.RecordError, deadLetter bool) {
 	log("record skipped", attrs...)
 }
 
-// drops are the records that went no further, by sub-topology and node.
-type drops [][]engine.Counts
+// drops are the records that went no further, or were late, by sub-topology and node.
+type drops [][]nodeDrops
+
+type nodeDrops struct {
+	counts engine.Counts
+	late   engine.Lateness
+}
 
 func newDrops(l *layout) drops {
 	d := make(drops, len(l.subs))
 	for i := range l.subs {
-		d[i] = make([]engine.Counts, len(l.subs[i].sub.Nodes))
+		d[i] = make([]nodeDrops, len(l.subs[i].sub.Nodes))
 	}
 	return d
 }
@@ -84,9 +89,14 @@ func (d drops) sum(o drops) drops {
 	}
 	for i := range o {
 		for node := range o[i] {
-			for r, n := range o[i][node] {
-				d[i][node][r] += n
+			to, from := &d[i][node], &o[i][node]
+			for r, n := range from.counts {
+				to.counts[r] += n
 			}
+			for b, n := range from.late.Buckets {
+				to.late.Buckets[b] += n
+			}
+			to.late.Sum += from.late.Sum
 		}
 	}
 	return d
@@ -100,8 +110,18 @@ func (d drops) add(l *layout, now, before engine.Status) {
 			if before.Counts != nil {
 				n -= before.Counts[node][r]
 			}
-			d[sub][node][r] += n
+			d[sub][node].counts[r] += n
 		}
+	}
+	for node := range now.Late {
+		to, was := &d[sub][node].late, engine.Lateness{}
+		if before.Late != nil {
+			was = before.Late[node]
+		}
+		for b, n := range now.Late[node].Buckets {
+			to.Buckets[b] += n - was.Buckets[b]
+		}
+		to.Sum += now.Late[node].Sum - was.Sum
 	}
 }
 
@@ -137,7 +157,7 @@ func (d drops) list(l *layout) []Drops {
 	var out []Drops
 	for i := range d {
 		for node := range d[i] {
-			for r, n := range d[i][node] {
+			for r, n := range d[i][node].counts {
 				if n == 0 {
 					continue
 				}
@@ -150,6 +170,40 @@ func (d drops) list(l *layout) []Drops {
 		}
 	}
 	return out
+}
+
+// lateness returns how late records were, of operators that had such.
+func (d drops) lateness(l *layout) []Lateness {
+	var out []Lateness
+	for i := range d {
+		for node := range d[i] {
+			late := &d[i][node].late
+			if late.Buckets == [len(late.Buckets)]int64{} {
+				continue
+			}
+			of := Lateness{
+				SubTopology: l.subs[i].sub.ID, Operator: l.subs[i].sub.Nodes[node].Label,
+				Counts: slices.Clone(late.Buckets[:]), SumSeconds: float64(late.Sum) / 1000,
+			}
+			for _, b := range engine.LateBounds {
+				of.Bounds = append(of.Bounds, time.Duration(b)*time.Millisecond)
+			}
+			out = append(out, of)
+		}
+	}
+	return out
+}
+
+// Lateness is how late the late records of one operator were: for how long, by event time, their windows had been closed. A record counts
+// once for each window.
+type Lateness struct {
+	// SubTopology and Operator are as in Drops.
+	SubTopology int
+	Operator    string
+	// Bounds and Counts are as in Histogram; the bounds go from a second to a week.
+	Bounds     []time.Duration
+	Counts     []int64
+	SumSeconds float64
 }
 
 func outcome(at *graph.Node, r graph.Reason) Outcome {

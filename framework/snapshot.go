@@ -46,6 +46,8 @@ type Snapshot struct {
 	// Drops has the records that went no further by operator and reason, over the life of the app, in the order of the topology. What
 	// Counters says of them are the sums.
 	Drops []Drops
+	// Late is how late records were, of operators that have had such, counted as Drops are.
+	Late []Lateness
 	// Read and Written are what was taken from topics and written to them, changelogs included, in the order of their names.
 	Read, Written []Flow
 	// Aborts are the transactions that did not commit, by reason; Counters.Aborts is their sum.
@@ -119,8 +121,9 @@ func (s SourceStatus) Lag() int64 { return max(s.End-s.Offset, 0) }
 type OperatorStatus struct {
 	// Name is that of its store, or of its node.
 	Name string
-	// Watermark is the operator's own: the smallest of its inputs'.
-	Watermark int64
+	// Watermark is the operator's own: the smallest of its inputs'. Passed is what those behind it have been told, where that is held
+	// back for what may still come, as windows do; it is math.MinInt64 where nothing has been told.
+	Watermark, Passed int64
 	// Due says that time has made something due that is not yet done: a window to close, a punctuation to fire.
 	Due bool
 }
@@ -258,7 +261,7 @@ func (a *App) Snapshot() Snapshot {
 	s.Counters.StatesDamaged, s.Counters.OffsetsTrimmed = a.damaged.Load(), a.trimmed.Load()
 	s.Counters.Dropped = make(map[string]int64)
 	if lay := a.published.Load(); lay != nil {
-		s.Drops = all.list(lay)
+		s.Drops, s.Late = all.list(lay), all.lateness(lay)
 	}
 	for _, d := range s.Drops {
 		switch d.Outcome {

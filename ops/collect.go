@@ -67,6 +67,22 @@ func (s scrape) put(m *metric, value float64, labels ...string) {
 
 func (s scrape) count(m *metric, n int64, labels ...string) { s.put(m, float64(n), labels...) }
 
+// histogram writes one whose counts are by bucket, the last without a bound.
+func (s scrape) histogram(m *metric, bounds []time.Duration, counts []int64, sum float64, labels ...string) {
+	buckets, total := make(map[float64]uint64, len(bounds)), uint64(0)
+	for i, n := range counts {
+		total += uint64(n)
+		if i < len(bounds) {
+			buckets[bounds[i].Seconds()] = total
+		}
+	}
+	h, err := prometheus.NewConstHistogram(m.desc, total, sum, buckets, labels...)
+	if err != nil {
+		h = prometheus.NewInvalidMetric(m.desc, err)
+	}
+	s.ch <- h
+}
+
 func (s scrape) flag(m *metric, is bool) {
 	if is {
 		s.put(m, 1)
@@ -121,6 +137,7 @@ func (c *collector) topics(out scrape, s *framework.Snapshot, now time.Time) {
 	}
 	lag := map[string]int64{}
 	slowest, nodes := map[string]int64{}, map[string]int64{} // watermarks
+	holds := map[string]int64{}
 	lower := func(m map[string]int64, name string, watermark int64) {
 		if was, ok := m[name]; watermark != math.MinInt64 && (!ok || watermark < was) {
 			m[name] = watermark
@@ -152,6 +169,9 @@ func (c *collector) topics(out scrape, s *framework.Snapshot, now time.Time) {
 		}
 		for _, op := range s.Tasks[i].Operators {
 			lower(nodes, op.Name, op.Watermark)
+			if op.Watermark != math.MinInt64 && op.Passed != math.MinInt64 {
+				holds[op.Name] = max(holds[op.Name], op.Watermark-op.Passed)
+			}
 		}
 	}
 	for topic, n := range lag {
@@ -163,6 +183,13 @@ func (c *collector) topics(out scrape, s *framework.Snapshot, now time.Time) {
 	for node, w := range nodes {
 		out.put(nodeWatermark, seconds(w), node)
 		out.put(nodeWatermarkLag, seconds(clock-w), node)
+	}
+	for node, ms := range holds {
+		out.put(nodeWatermarkHold, seconds(ms), node)
+	}
+	for i := range s.Late {
+		l := &s.Late[i]
+		out.histogram(lateBy, l.Bounds, l.Counts, l.SumSeconds, strconv.Itoa(l.SubTopology), l.Operator)
 	}
 	out.count(reports, s.Counters.Reports)
 	for _, d := range s.Drops {
@@ -188,18 +215,7 @@ func (c *collector) transactions(out scrape, s *framework.Snapshot) {
 	out.count(sessions, n.Sessions)
 	out.count(rebalance, n.Rebalances)
 
-	buckets, total := make(map[float64]uint64, len(s.CommitTimes.Bounds)), uint64(0)
-	for i, n := range s.CommitTimes.Counts {
-		total += uint64(n)
-		if i < len(s.CommitTimes.Bounds) {
-			buckets[s.CommitTimes.Bounds[i].Seconds()] = total
-		}
-	}
-	h, err := prometheus.NewConstHistogram(commitDuration.desc, total, s.CommitTimes.Sum.Seconds(), buckets)
-	if err != nil {
-		h = prometheus.NewInvalidMetric(commitDuration.desc, err)
-	}
-	out.ch <- h
+	out.histogram(commitDuration, s.CommitTimes.Bounds, s.CommitTimes.Counts, s.CommitTimes.Sum.Seconds())
 }
 
 func (c *collector) state(out scrape, s *framework.Snapshot) {

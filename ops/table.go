@@ -93,10 +93,15 @@ var (
 	nodeWatermarkLag = row(groupTopics, gauge, "node_watermark_lag_seconds", "How far the event time of an operator's slowest task in this process is behind the clock; negative if ahead.",
 		"", "node")
 
+	nodeWatermarkHold = row(groupTopics, gauge, "node_watermark_hold_seconds", "How far an operator's watermark is ahead of what it has told those behind it, of the task in this process where that is most: for windows that are open, or results that are due.",
+		"", "node")
+
+	lateBy = row(groupDrops, histogram, "late_records_seconds", "By how much records were late, in event time: for how long their windows had been closed. Those that corrected a result are among them; one counts for each window.",
+		"", "subtopology", "node")
 	reports = row(groupTopics, counter, "watermark_reports_total", "Watermark reports written into repartition topics, one for each partition, in transactions that committed.", "")
 
 	recordsDropped = row(groupDrops, counter, "records_dropped_total",
-		"Records that went no further at an operator, by reason (null-key, late-dropped, undecodable, …) and outcome (dropped, sidelined, dead-lettered).",
+		"Records that went no further at an operator, by reason (null-key, late-dropped, undecodable, …) and outcome (dropped, sidelined, dead-lettered; or corrected, for what was late and corrected a result).",
 		"dropped-records-total", "subtopology", "node", "reason", "outcome")
 	offsetsLost = row(groupDrops, counter, "lost_offsets_total", "Offsets of inputs that retention deleted before they were processed.", "")
 

@@ -97,6 +97,7 @@ func (l *lifecycle) forward() {
 func (l *lifecycle) Name() string     { return l.name }
 func (l *lifecycle) Node() int        { return l.m.local }
 func (l *lifecycle) Watermark() int64 { return l.w }
+func (l *lifecycle) Passed() int64    { return l.sent }
 
 // Due says yes when there may be something; Fire looks.
 func (l *lifecycle) Due(int64) bool {

@@ -193,8 +193,19 @@ type lateness struct {
 	aside graph.Raw // the input record set aside last: topic, partition and offset
 }
 
+// late notes that a record came at watermark w for something that ends at end and has closed.
+func (l *lateness) late(w, end int64) {
+	closed := end + l.def.windows.GraceMillis()
+	if by := w - closed; closed >= end && by >= 0 { // or one of them is beyond the end of time
+		l.rt.Late(l.m.local, by)
+	}
+}
+
 // missed is for a record, with event time at, that missed these windows at watermark w. took says that others took it.
 func (l *lateness) missed(at, w int64, windows []graph.Interval, took bool) {
+	for _, iv := range windows {
+		l.late(w, iv.End)
+	}
 	if l.def.sideline == nil {
 		for range windows {
 			l.rt.Count(l.m.local, graph.LateDropped)

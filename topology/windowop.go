@@ -39,6 +39,9 @@ func (op *windowOp[K, V]) push(rec Record[K, V]) error {
 			op.missing = append(op.missing, graph.Interval{Start: start, End: op.windows.End(start)})
 		default:
 			took = true
+			if closed {
+				op.late(op.w, op.windows.End(start))
+			}
 			*op.at = op.m.local // the window before this one may have passed its result on
 			op.buf = state.AppendWindowKey(op.buf[:0], start, key)
 			op.low = min(op.low, start)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/headrace/headrace/internal/graph"
 	"github.com/headrace/headrace/internal/wire"
@@ -139,12 +140,31 @@ type Status struct {
 	Operators []OperatorStatus
 	// Counts has the records that went no further, by node and reason.
 	Counts []Counts
+	// Late has by how much records were late, by node.
+	Late []Lateness
 	// Records is the number of records processed.
 	Records int64
 }
 
 // Counts are the records that went no further at one node, by reason.
 type Counts [graph.NumReasons]int64
+
+// Lateness counts by how many milliseconds of event time windows had been closed when records for them came. A record counts in the
+// first bucket whose bound is not below it, the last has no bound.
+type Lateness struct {
+	Buckets [len(LateBounds) + 1]int64
+	Sum     int64
+}
+
+// LateBounds are the bounds of Lateness, in milliseconds: from a second to a week.
+var LateBounds = [...]int64{1000, 10_000, 60_000, 600_000, 3_600_000, 21_600_000, 86_400_000, 604_800_000}
+
+// Add counts one that is late by so many milliseconds.
+func (l *Lateness) Add(by int64) {
+	i, _ := slices.BinarySearch(LateBounds[:], by)
+	l.Buckets[i]++
+	l.Sum += by
+}
 
 // Total sums what all nodes counted.
 func (s *Status) Total() Counts {
@@ -176,9 +196,9 @@ type SourceStatus struct {
 
 // OperatorStatus is the state of one operator that keeps event time.
 type OperatorStatus struct {
-	Name      string
-	Watermark int64
-	Due       bool
+	Name              string
+	Watermark, Passed int64 // Passed is graph.Unknown where the operator does not tell
+	Due               bool
 }
 
 // The methods of Task, for whoever drives it:

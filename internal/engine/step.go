@@ -297,6 +297,10 @@ func (t *Task) rollback(s savepoint) {
 // count takes in what the unit counted, now that it stays.
 func (t *Task) count() {
 	for _, c := range t.counted {
+		if c.reason == graph.NumReasons {
+			t.late[c.node].Add(c.late)
+			continue
+		}
 		t.counts[c.node][c.reason]++
 	}
 	t.counted = t.counted[:0]

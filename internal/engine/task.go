@@ -52,7 +52,8 @@ type Task struct {
 	storeErr error // a store failed: the task's trouble, which no policy for records may hide
 
 	records int64
-	counts  []Counts // by node
+	counts  []Counts   // by node
+	late    []Lateness // by node
 	counted []counted
 }
 
@@ -75,10 +76,11 @@ func (m *made) reset() {
 	m.lent = 0
 }
 
-// counted is one record more of a reason, in the unit in process.
+// counted is one record more of a reason, in the unit in process; or, with NumReasons, by how much one was late.
 type counted struct {
 	node   int
 	reason graph.Reason
+	late   int64
 }
 
 // New makes the task: its closures, with the committed clocks set and every watermark passed on. It processes nothing.
@@ -88,7 +90,7 @@ func New(cfg Config) (*Task, error) {
 	}
 	t := &Task{cfg: cfg, txn: cfg.Txn, now: cfg.Now, building: true, lookDue: true, floor: math.MaxInt64}
 	t.records = survived(cfg.ID)
-	t.counts = make([]Counts, len(cfg.Sub.Nodes))
+	t.counts, t.late = make([]Counts, len(cfg.Sub.Nodes)), make([]Lateness, len(cfg.Sub.Nodes))
 	t.picky = len(cfg.Limits) > 0 || len(cfg.Refused) > 0
 	t.reports = make([]report, len(cfg.Sub.Sinks))
 	for i := range t.reports {
@@ -260,7 +262,7 @@ func (t *Task) CacheBytes(limit int) { t.txn.CacheBytes(limit) }
 
 // Status returns where the task stands.
 func (t *Task) Status() Status {
-	st := Status{Task: t.cfg.ID, Counts: slices.Clone(t.counts), Records: t.records}
+	st := Status{Task: t.cfg.ID, Counts: slices.Clone(t.counts), Late: slices.Clone(t.late), Records: t.records}
 	limit := t.drifts()
 	for i := range t.sources {
 		s := &t.sources[i]
@@ -274,7 +276,11 @@ func (t *Task) Status() Status {
 		})
 	}
 	for _, c := range t.inst.Clocks {
-		st.Operators = append(st.Operators, OperatorStatus{Name: c.Name(), Watermark: c.Watermark(), Due: c.Due(t.now)})
+		op := OperatorStatus{Name: c.Name(), Watermark: c.Watermark(), Passed: graph.Unknown, Due: c.Due(t.now)}
+		if p, ok := c.(interface{ Passed() int64 }); ok {
+			op.Passed = p.Passed()
+		}
+		st.Operators = append(st.Operators, op)
 	}
 	return st
 }
@@ -316,8 +322,12 @@ func (r runtime) SourceWatermark() int64 {
 	return r.t.sources[r.t.from.source].w
 }
 
+func (r runtime) Late(node int, by int64) {
+	r.t.counted = append(r.t.counted, counted{node: node, reason: graph.NumReasons, late: by})
+}
+
 func (r runtime) Count(node int, reason graph.Reason) {
-	r.t.counted = append(r.t.counted, counted{node, reason})
+	r.t.counted = append(r.t.counted, counted{node: node, reason: reason})
 }
 
 // taskStore remembers the failure of a store, whatever the code that met it made of the error.

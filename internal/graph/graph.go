@@ -257,6 +257,8 @@ type Runtime interface {
 	SourceWatermark() int64
 	// SetTime sets what Store.Time returns.
 	SetTime(ms int64)
+	// Late notes by how many milliseconds of event time a window had been closed when a record for it came, whatever became of that.
+	Late(node int, by int64)
 	// Count adds one to a node's counter of dropped or sidelined records.
 	Count(node int, reason Reason)
 	// Now is the wall time of the step, in Unix milliseconds.
