@@ -143,7 +143,9 @@ func (op *sessionOp[K, V]) push(rec Record[K, V]) error {
 		j.into.start, j.into.last, end = min(j.into.start, start), max(j.into.last, part.last), max(end, to)
 	}
 	op.into = state.AppendSessionKey(op.into[:0], j.into.start, end, key)
-	j.into.key, j.into.closed = op.into, op.closed(end)
+	if j.into.key, j.into.closed = op.into, op.closed(end); j.into.closed {
+		op.late(op.w, reach)
+	}
 	j.alone = j.into.start == j.into.last
 	op.low = min(op.low, end)
 	op.kr = Record[window.Key[K], V]{Key: j.of(j.into.start, j.into.last), Value: r.Value, Time: r.Time, trace: r.trace}

@@ -146,6 +146,8 @@ func (op *slidingOp[K, V]) place(start int64, key []byte, judge int64, p placed)
 	p.quiet, p.closed = op.lives.Closed(start, judge), op.windows.Closed(start, op.w)
 	if p.quiet && p.adds {
 		op.missing = append(op.missing, op.interval(start))
+	} else if p.closed && p.adds {
+		op.late(op.w, op.interval(start).End)
 	}
 	op.low = min(op.low, start)
 	op.p.key = state.AppendSlidingKey(op.p.key[:0], start, key)

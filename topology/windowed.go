@@ -195,7 +195,7 @@ type lateness struct {
 
 // late notes that a record came at watermark w for something that ends at end and has closed.
 func (l *lateness) late(w, end int64) {
-	closed := end + l.def.windows.GraceMillis()
+	closed := end + l.def.def.GraceMillis()
 	if by := w - closed; closed >= end && by >= 0 { // or one of them is beyond the end of time
 		l.rt.Late(l.m.local, by)
 	}
