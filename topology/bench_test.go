@@ -139,6 +139,22 @@ func BenchmarkWindowedCountOnClose(b *testing.B) {
 	newWorker(b, builder, 1000).run(b)
 }
 
+// Each key comes back within the gap: one session grows with every record of it.
+func BenchmarkSessions(b *testing.B) {
+	builder := topology.NewBuilder()
+	w := topology.Windowed(topology.From(builder, benchIn).GroupByKey(), window.Session(time.Minute), window.Drop())
+	topology.Count(w, "count").To(topology.Topic("out", window.SessionKeySerde(serde.Bytes()), serde.Int64()))
+	newWorker(b, builder, 10_000).run(b)
+}
+
+// Ten records of a key are in a window, and each makes two.
+func BenchmarkSliding(b *testing.B) {
+	builder := topology.NewBuilder()
+	w := topology.Windowed(topology.From(builder, benchIn).GroupByKey(), window.Sliding(10*time.Second), window.Drop())
+	topology.Count(w, "count", topology.EmitOnClose()).To(topology.Topic("out", window.KeySerde(serde.Bytes()), serde.Int64()))
+	newWorker(b, builder, 1000).run(b)
+}
+
 // What the benchmark shows is held here, since benchmarks do not run with the tests. Not parallel: it counts all allocations.
 func TestStatelessAllocatesNothing(tt *testing.T) {
 	w := newWorker(tt, stateless(), 1000)

@@ -29,6 +29,8 @@ type lifecycle struct {
 	panes     graph.Expirer // nil where results are not remembered
 	kept      keeper        // nil where results do not wait for the commit
 	stays     bool          // it is needed longer than it is open, in any case
+	sparse    bool          // times are those of records and not of a grid, so there is seldom something between two watermarks
+	grain     int64         // how far the bound of what is gone moves at least before anything is deleted
 	pass      func(w int64) // tells those behind how far event time is
 	// one gives the result on closing of an entry in the store, and early an early one, by its key among the panes.
 	one   func(key, stored []byte) error
@@ -40,6 +42,7 @@ type lifecycle struct {
 	sent    int64 // what it last told those behind it
 	low     int64
 	closing cursor // results on closing: all before it have gone out
+	first   int64  // if sparse: nothing that closing has not passed has an earlier time
 	round   int64  // early results have gone out for the watermark up to here
 	walking bool   // a round is going on, and
 	opening cursor // has given those of all before it
@@ -65,6 +68,7 @@ type bounds interface {
 func (l *lifecycle) begin() {
 	l.w, l.sent, l.low, l.round = graph.Unknown, graph.Unknown, graph.Unknown, graph.Unknown
 	l.closing.kind, l.opening.kind = l.kind, state.WindowKind
+	l.first = graph.Unknown
 	l.closing.reset(graph.Unknown)
 }
 
@@ -78,6 +82,11 @@ func (l *lifecycle) judge() int64 {
 
 func (l *lifecycle) advance(w int64) {
 	l.w = max(l.w, w)
+	if l.sparse && l.how.onClose && l.w != graph.Unknown && !l.closing.busy() {
+		if open := l.bounds.open(l.w); l.first >= open {
+			l.closing.reset(open) // nothing is there
+		}
+	}
 	if l.how.every && l.round == graph.Unknown && l.w != graph.Unknown {
 		l.round = l.multiple() // nothing was passed: it begins here
 	}
@@ -105,7 +114,7 @@ func (l *lifecycle) Due(int64) bool {
 }
 
 func (l *lifecycle) closes() bool  { return l.how.onClose && l.closing.behind(l.bounds.open(l.w)) }
-func (l *lifecycle) expires() bool { return !l.goes() && l.low < l.floor() }
+func (l *lifecycle) expires() bool { return !l.goes() && l.low < less(l.floor(), l.grain) }
 func (l *lifecycle) opens() bool   { return l.how.every && l.round < l.multiple() }
 func (l *lifecycle) floor() int64  { return l.bounds.kept(l.w, l.horizon) }
 
@@ -131,7 +140,11 @@ func (l *lifecycle) Fire(int64) error {
 	switch {
 	case l.closes():
 		l.doing = &l.closing
-		if found, err := l.closing.look(l.store, l.bounds.open(l.w)); err != nil || !found {
+		found, err := l.closing.look(l.store, l.bounds.open(l.w))
+		if l.sparse {
+			l.first = l.closing.then
+		}
+		if err != nil || !found {
 			return err
 		}
 		return l.close(l.closing.due[0])
@@ -330,13 +343,17 @@ type cursor struct {
 	due  [][]byte
 	more bool   // the look that found them stopped at lookBatch
 	next []byte // where the next look starts then
+	then int64  // all that is not done, and was not found, has no earlier time
 }
 
 // reset sets the walk to all windows that start at from or later.
 func (c *cursor) reset(from int64) { *c = cursor{kind: c.kind, from: from, due: c.due[:0]} }
 
 // behind says whether there may be windows before to.
-func (c *cursor) behind(to int64) bool { return len(c.due) > 0 || c.more || c.from < to }
+func (c *cursor) behind(to int64) bool { return c.busy() || c.from < to }
+
+// busy says that something was found and is not done.
+func (c *cursor) busy() bool { return len(c.due) > 0 || c.more }
 
 // look finds the next windows that start before to, unless some have been found already. With none the walk has ended.
 func (c *cursor) look(s state.Store, to int64) (bool, error) {
@@ -348,10 +365,15 @@ func (c *cursor) look(s state.Store, to int64) (bool, error) {
 	if !c.more {
 		from, skip = c.kind.AppendTime(nil, c.from), c.skip
 	}
-	c.more = false
-	for e, err := range s.Scan(from, c.kind.AppendTime(nil, to)) {
+	c.more, c.then = false, math.MaxInt64
+	_, end := c.kind.Entries()
+	for e, err := range s.Scan(from, end) {
 		if err != nil {
 			return false, err
+		}
+		if at, ok := c.kind.TimeOf(e.Key); ok && at >= to {
+			c.then = at
+			break
 		}
 		if skip > 0 {
 			if start, ok := c.kind.TimeOf(e.Key); ok && start == c.from {
@@ -361,7 +383,7 @@ func (c *cursor) look(s state.Store, to int64) (bool, error) {
 			skip = 0
 		}
 		if len(c.due) == lookBatch {
-			c.more, c.next = true, e.Key
+			c.more, c.next, c.then = true, e.Key, graph.Unknown
 			break
 		}
 		c.due = append(c.due, e.Key)

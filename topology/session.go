@@ -40,7 +40,7 @@ func windowedBySession[K, V any](g Grouped[K, V], out *Grouped[window.Key[K], V]
 				b.pad = 0
 			}
 			op := &sessionOp[K, V]{
-				lifecycle: lifecycle{bounds: b, pass: f.advance, unchanged: f.unchangedSession}, b: b, lives: s.Grace(millis(s.GraceMillis() + how.late.CorrectMillis())),
+				lifecycle: lifecycle{bounds: b, pass: f.advance, unchanged: f.unchangedSession, sparse: true, grain: s.GapMillis() / 4}, b: b, lives: s.Grace(millis(s.GraceMillis() + how.late.CorrectMillis())),
 				gapOf: gapOf, key: g.key, fold: f, guard: keyed[K, V](in, m, g.key),
 			}
 			op.j.of = func(start, last int64) window.Key[K] { return window.Key[K]{Key: op.k, Start: start, End: last} }
@@ -147,7 +147,7 @@ func (op *sessionOp[K, V]) push(rec Record[K, V]) error {
 		op.late(op.w, reach)
 	}
 	j.alone = j.into.start == j.into.last
-	op.low = min(op.low, end)
+	op.low, op.first = min(op.low, end), min(op.first, end)
 	op.kr = Record[window.Key[K], V]{Key: j.of(j.into.start, j.into.last), Value: r.Value, Time: r.Time, trace: r.trace}
 	return op.fold.join(j, &op.kr)
 }

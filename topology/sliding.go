@@ -34,7 +34,7 @@ func windowedBySliding[K, V any](g Grouped[K, V], out *Grouped[window.Key[K], V]
 				return consumer[K, V]{}, err
 			}
 			op := &slidingOp[K, V]{
-				lifecycle: lifecycle{bounds: slidingBounds{s}, pass: f.advance, stays: true}, at: in.rt.At(), windows: s,
+				lifecycle: lifecycle{bounds: slidingBounds{s}, pass: f.advance, stays: true, sparse: true, grain: s.DiffMillis() / 4}, at: in.rt.At(), windows: s,
 				lives: s.Grace(millis(s.GraceMillis() + how.late.CorrectMillis())), key: g.key, fold: f, guard: keyed[K, V](in, m, g.key),
 			}
 			op.one = func(key, stored []byte) error {
@@ -88,8 +88,7 @@ type slidingOp[K, V any] struct {
 	stored  [][]byte       // and what they have
 	kr      Record[window.Key[K], V]
 	p       placed
-	first   []byte
-	last    []byte
+	lo, hi  []byte
 	missing []graph.Interval
 }
 
@@ -149,7 +148,7 @@ func (op *slidingOp[K, V]) place(start int64, key []byte, judge int64, p placed)
 	} else if p.closed && p.adds {
 		op.late(op.w, op.interval(start).End)
 	}
-	op.low = min(op.low, start)
+	op.low, op.first = min(op.low, start), min(op.first, start)
 	op.p.key = state.AppendSlidingKey(op.p.key[:0], start, key)
 	p.key = op.p.key
 	op.p = p
@@ -168,9 +167,9 @@ func (op *slidingOp[K, V]) near(key []byte, ts int64) error {
 	if behind < math.MaxInt64 {
 		behind++
 	}
-	op.first = state.AppendSlidingIndex(op.first[:0], op.windows.From(ts), key)
-	op.last = append(state.AppendSlidingIndex(op.last[:0], behind, key), 0)
-	for e, err := range op.store.Scan(op.first, op.last) {
+	op.lo = state.AppendSlidingIndex(op.lo[:0], op.windows.From(ts), key)
+	op.hi = append(state.AppendSlidingIndex(op.hi[:0], behind, key), 0)
+	for e, err := range op.store.Scan(op.lo, op.hi) {
 		if err != nil {
 			return err
 		}
