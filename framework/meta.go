@@ -153,7 +153,7 @@ func (b *batch) refer() {
 // fetchClocks gets what the metadata of committed offsets refers to.
 func (a *App) fetchClocks(ctx context.Context, position map[topicPartition]committed) error {
 	for tp, c := range position {
-		if c.away == nil {
+		if c.away == nil || planted == clocksForgotten {
 			continue
 		}
 		commit, err := a.clocks(ctx, tp, *c.away)

@@ -8,5 +8,6 @@ const (
 	trustNo          = "mutant_trust_no"           // "not committed" is believed
 	trustCallbacks   = "mutant_trust_callbacks"    // ownership is the sum of callbacks
 	keepQueue        = "mutant_keep_queue"         // the queue stays when an empty abort has taken the client back
+	clocksForgotten  = "mutant_clocks_forgotten"   // the meta topic is not read
 	offsetByOne      = "mutant_offset_by_one"      // offsets are one too low
 )

@@ -1,4 +1,4 @@
-//go:build !mutant_outputs_after_end && !mutant_keep_overlay && !mutant_moved_offsets_only && !mutant_trust_no && !mutant_trust_callbacks && !mutant_keep_queue && !mutant_offset_by_one
+//go:build !mutant_outputs_after_end && !mutant_keep_overlay && !mutant_moved_offsets_only && !mutant_trust_no && !mutant_trust_callbacks && !mutant_keep_queue && !mutant_offset_by_one && !mutant_clocks_forgotten
 
 package framework
 

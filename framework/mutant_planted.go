@@ -1,4 +1,4 @@
-//go:build mutant_outputs_after_end || mutant_keep_overlay || mutant_moved_offsets_only || mutant_trust_no || mutant_trust_callbacks || mutant_keep_queue || mutant_offset_by_one
+//go:build mutant_outputs_after_end || mutant_keep_overlay || mutant_moved_offsets_only || mutant_trust_no || mutant_trust_callbacks || mutant_keep_queue || mutant_offset_by_one || mutant_clocks_forgotten
 
 package framework
 
@@ -8,7 +8,6 @@ import (
 
 	"github.com/headrace/headrace/internal/engine"
 	"github.com/headrace/headrace/internal/graph"
-	"github.com/headrace/headrace/internal/wire"
 	"github.com/headrace/headrace/state"
 )
 
@@ -66,8 +65,10 @@ func remember(b *batch) {
 	mutant.Lock()
 	defer mutant.Unlock()
 	for _, o := range b.offsets {
-		c, _, _ := wire.DecodeCommit(o.metadata)
-		known[o.topicPartition] = committed{offset: o.offset, commit: c}
+		c := committed{offset: o.offset}
+		if c.decode(o.metadata) == nil {
+			known[o.topicPartition] = c
+		}
 	}
 }
 

@@ -37,7 +37,7 @@ fi
 # mutant_counter_survives, which keeps its counters in a map that all apps of a process would share.
 mutants=(
 	mutant_outputs_after_end mutant_keep_overlay mutant_moved_offsets_only mutant_trust_no mutant_keep_queue mutant_uncommitted
-	mutant_offset_by_one mutant_no_freeze mutant_position_first
+	mutant_offset_by_one mutant_no_freeze mutant_position_first mutant_clocks_forgotten
 )
 found=0
 for tag in "${mutants[@]}"; do

@@ -54,7 +54,7 @@ func Topology(app string) (*topology.Topology, error) {
 	case TotalsApp:
 		totals(b)
 	case WindowsApp:
-		windows(b)
+		Windowing(b, nil)
 	case TicksApp:
 		Ticking(b, TickEvery, TimersPerTask)
 	default:
@@ -69,10 +69,14 @@ func totals(b *topology.Builder) {
 	topology.Aggregate(counted.GroupByKey(), TotalsStore, TotalSerde, Total.Add).To(topology.Topic(Totals, serde.String(), TotalSerde))
 }
 
-// windows folds the events of each group per second, sets aside what is late, and joins each result with its group's weight.
-func windows(b *topology.Builder) {
+// Windowing folds the events of each group per second, sets aside what is late, and joins each result with its group's weight. more, if
+// given, adds operators beside the windows.
+func Windowing(b *topology.Builder, more func(byGroup topology.Stream[string, Event])) {
 	counted := topology.From(b, events()).Filter(func(_ string, e Event) bool { return !e.End })
 	byGroup := topology.GroupBy(counted, "by-group", func(_ string, e Event) string { return e.Group() }, serde.String(), EventSerde)
+	if more != nil {
+		more(byGroup.Stream())
+	}
 	perWindow := topology.Windowed(byGroup, window.Tumbling(WindowSize), window.Sideline(Late))
 	closed := topology.Aggregate(perWindow, WindowsStore, CellSerde, Cell.Add, topology.EmitOnClose()).Stream()
 	results := topology.Map(closed, func(k window.Key[string], c Cell) (string, Result) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/headrace/headrace/changelog"
 	"github.com/headrace/headrace/framework"
 	"github.com/headrace/headrace/internal/eos"
 	"github.com/headrace/headrace/internal/simrun"
@@ -122,6 +123,9 @@ func (w *world) check() {
 		logs[r.Topic].parts[r.Partition] = append(logs[r.Topic].parts[r.Partition], eos.FromKgo(r))
 	}
 
+	if meta := changelog.MetaTopic(w.appID()); w.c.TopicInfo(meta) != nil && len(w.c.ReadCommitted(w.t, meta)) > 0 {
+		w.met.add(simrun.ClocksAway)
+	}
 	w.checkResults(rep, logs, repartition)
 	w.checkOffsets(rep, logs, append(w.inputs(), repartition...))
 	w.checkStores(rep, logs)

@@ -91,6 +91,7 @@ func Draw(seed uint64) Trace {
 	if d.t.App != Ticks {
 		d.writes()
 	}
+	d.t.Away = d.t.App == Windows && seed%3 == 0
 	for range 2 + d.IntN(4) {
 		d.fault(Duration(quiet + d.upTo(span)))
 	}

@@ -67,7 +67,7 @@ func (m *member) start() {
 	}
 	m.lives++
 	cfg := framework.Config{
-		AppID: w.appID(), Brokers: w.c.ListenAddrs(), Topology: topologyOf(w.t, w.trace.App), Workers: w.trace.Workers,
+		AppID: w.appID(), Brokers: w.c.ListenAddrs(), Topology: topologyOf(w.t, w.trace.App, w.trace.Away), Workers: w.trace.Workers,
 		Kafka:          w.c.Through(&wiretap.Wire{Request: l.request, Response: l.response}),
 		SessionTimeout: simrun.SessionTimeout, TransactionTimeout: simrun.TransactionTimeout, TopicTimeout: 10 * time.Minute,
 		MaxPendingBytes: w.trace.Pending, KeepMembership: w.trace.Keep, OnRecordError: topology.DeadLetter(deadLetters),

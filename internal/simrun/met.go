@@ -13,7 +13,7 @@ const Least = 5
 func Situations() []string {
 	return []string{
 		CrashInCommit, Abort, Rebalance, StaleRestore, Fence, ReadBack, DiskFault, LongStall, CutConnection, WrongAnswer, TimeJump,
-		IdlePartition, LateRecord, PolicyAction, PowerLoss, JoinOrLeave, Moved, BrokerGone,
+		IdlePartition, LateRecord, PolicyAction, PowerLoss, JoinOrLeave, Moved, BrokerGone, ClocksAway,
 	}
 }
 
@@ -37,6 +37,7 @@ const (
 	JoinOrLeave   = "join or leave"
 	Moved         = "leaders and coordinators moved"
 	BrokerGone    = "broker gone and back"
+	ClocksAway    = "clocks in the meta topic"
 )
 
 // Coverage is in how many schedules each situation came up.

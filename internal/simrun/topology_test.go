@@ -18,7 +18,7 @@ import (
 const deadLetters = "sim-dead-letters"
 
 // topologyOf makes that of an app.
-func topologyOf(t *testing.T, app string) *topology.Topology {
+func topologyOf(t *testing.T, app string, away bool) *topology.Topology {
 	t.Helper()
 	b := topology.NewBuilder()
 	switch app {
@@ -27,17 +27,34 @@ func topologyOf(t *testing.T, app string) *topology.Topology {
 	case simrun.Ticks:
 		eos.Ticking(b, tickEvery, tickTimers)
 	default:
-		top, err := eos.Topology(eos.WindowsApp)
-		if err != nil {
-			t.Fatal(err)
+		more := func(topology.Stream[string, eos.Event]) {}
+		if away {
+			more = clocks
 		}
-		return top
+		eos.Windowing(b, more)
 	}
 	top, err := b.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return top
+}
+
+// clocks are so many operators that keep time, under such long names, that it does not fit into the metadata of an offset.
+func clocks(s topology.Stream[string, eos.Event]) {
+	for i := range 30 {
+		topology.Process(s, fmt.Sprintf("clock-%0144d", i), func() clock { return clock{} })
+	}
+}
+
+type clock struct{}
+
+func (clock) Init(t *topology.Task, _ topology.Emitter[string, string]) error {
+	return t.EveryStreamTime(time.Hour, func(time.Time) error { return nil })
+}
+
+func (clock) Process(topology.Record[string, eos.Event], topology.Emitter[string, string]) error {
+	return nil
 }
 
 // fold folds the events of each key behind a repartition topic, and writes every intermediate value.

@@ -29,6 +29,8 @@ type Trace struct {
 	Pending int `json:"pending,omitempty"`
 	// Idle is a partition of the input that gets nothing until everything else is written; none below 0.
 	Idle int32 `json:"idle"`
+	// Away says that the clocks of tasks with windows do not fit into the metadata of offsets.
+	Away bool `json:"away,omitempty"`
 	// Skip says that what cannot be decoded is left out, instead of going to the dead letters.
 	Skip bool `json:"skip"`
 	// Events are in the order of their times. Behind the last all faults end, everybody runs again, and the input is finished.

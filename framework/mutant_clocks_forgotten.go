@@ -1,0 +1,5 @@
+//go:build mutant_clocks_forgotten
+
+package framework
+
+const planted = clocksForgotten
