@@ -13,7 +13,7 @@ import (
 type agenda struct {
 	store state.Store
 	index timeIndex
-	due   [][]byte // entries of the index, in order: all there are from the first of them to where index begins, and some that are gone
+	due   [][]byte // the first entries of the index, in order: all there are up to where index begins, and some that are gone
 
 	buf, value []byte
 }
@@ -37,15 +37,14 @@ func (q *agenda) pop() []byte {
 	return entry
 }
 
-// look finds the next entries that are due.
-func (q *agenda) look(limit int64) error {
+// look finds the next entries, due or not: one look for many.
+func (q *agenda) look() error {
 	q.index.none = true
 	for e, err := range q.store.Scan(q.index.from, q.index.end()) {
 		if err != nil {
 			return err
 		}
-		at, _ := splitIndex(e.Key)
-		if at > limit || len(q.due) == agendaBatch {
+		if len(q.due) == agendaBatch {
 			q.index.begin(e.Key)
 			break
 		}

@@ -126,13 +126,13 @@ func (c *taskClock) Fire(now int64) error {
 	t := c.t
 	c.firing, c.timers = nil, nil
 	if c.timers = t.dueTimers(false); c.timers != nil {
-		return c.timers.do(t.w)
+		return c.timers.do()
 	}
 	if p := t.pending(); p != nil {
 		return c.punctuate(p, t.w)
 	}
 	if c.timers = t.dueTimers(true); c.timers != nil {
-		return c.timers.do(now)
+		return c.timers.do()
 	}
 	if p := t.ticked(now); p != nil {
 		return c.punctuate(p, now)

@@ -388,7 +388,7 @@ func (op *suppressOp[K, V]) Due(int64) bool { return op.ready() || op.over || op
 func (op *suppressOp[K, V]) Fire(int64) error {
 	if op.ready() {
 		if len(op.due) == 0 {
-			return op.look(op.limit())
+			return op.look()
 		}
 		return op.pass()
 	}
@@ -404,7 +404,7 @@ func (op *suppressOp[K, V]) Fire(int64) error {
 			return nil
 		}
 		if len(op.due) == 0 {
-			if err := op.look(math.MaxInt64); err != nil || len(op.due) == 0 {
+			if err := op.look(); err != nil || len(op.due) == 0 {
 				op.over = false
 				return err
 			}

@@ -26,10 +26,10 @@ type timerQueue struct {
 	key    []byte
 }
 
-// do does one thing of what is ready: it looks what is due, or puts an entry right, or fires a timer.
-func (q *timerQueue) do(limit int64) error {
+// do does one thing of what is ready: it looks what there is, or puts an entry right, or fires a timer.
+func (q *timerQueue) do() error {
 	if len(q.due) == 0 {
-		return q.look(limit)
+		return q.look()
 	}
 	entry := q.pop()
 	at, key := splitIndex(entry)

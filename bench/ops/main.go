@@ -31,6 +31,7 @@ var paths = []path{
 	{"backends: ranges", ".", "./state/pebblestore", "^BenchmarkScan$", "2000x"},
 	{"head decode, operator chain, output encoding", ".", "./topology", "^BenchmarkStatelessZeroAlloc$", "200000x"},
 	{"the same with a store", ".", "./topology", "^Benchmark(Count|WindowedCount|WindowedCountOnClose)$", "200000x"},
+	{"timers of processors, and what Suppress keeps back", ".", "./topology", "^Benchmark(TimersPutOff|TimersFire|Suppress)$", "200000x"},
 	{"step machine", ".", "./internal/engine", "^Benchmark(StepZeroAlloc|Queue)$", "200000x"},
 	{"changelog encoding and decoding", "bench", "./ops", "^BenchmarkChangelog", "100000x"},
 	{"restore", ".", "./internal/restore", "^BenchmarkRestore$", "50000x"},
