@@ -114,12 +114,23 @@ func (l *lifecycle) Due(int64) bool {
 }
 
 func (l *lifecycle) closes() bool  { return l.how.onClose && l.closing.behind(l.bounds.open(l.w)) }
-func (l *lifecycle) expires() bool { return !l.goes() && l.low < less(l.floor(), l.grain) }
+func (l *lifecycle) expires() bool { return l.low < less(l.spent(), l.grain) }
 func (l *lifecycle) opens() bool   { return l.how.every && l.round < l.multiple() }
 func (l *lifecycle) floor() int64  { return l.bounds.kept(l.w, l.horizon) }
 
 // goes says whether one is gone with its result.
 func (l *lifecycle) goes() bool { return l.how.onClose && l.horizon == 0 && !l.stays }
+
+// spent is the time of the first that is not to be deleted yet. What goes with its result and costs nothing to delete is deleted by then.
+func (l *lifecycle) spent() int64 {
+	switch {
+	case !l.goes():
+		return l.floor()
+	case l.kind == state.WindowKind:
+		return l.low
+	}
+	return min(l.closing.from, l.bounds.open(l.w))
+}
 
 // multiple is the last time for early results that the watermark has passed.
 func (l *lifecycle) multiple() int64 {
@@ -153,7 +164,7 @@ func (l *lifecycle) Fire(int64) error {
 		if l.owed {
 			return l.kept.give()
 		}
-		return l.expire(l.floor(), lookBatch)
+		return l.expire(l.spent(), lookBatch)
 	case l.opens():
 		l.doing = &l.opening
 		if !l.walking {
@@ -203,7 +214,7 @@ func (l *lifecycle) Fired(failed bool) error {
 		}
 	case c == nil:
 		if !l.rest {
-			l.low = max(l.low, l.floor())
+			l.low = max(l.low, l.spent())
 		}
 	case c == &l.closing:
 		if failed && len(c.due) > 0 && !l.stays {
@@ -214,7 +225,7 @@ func (l *lifecycle) Fired(failed bool) error {
 		if c.done((!failed || l.stays) && !l.how.discard) {
 			c.reset(c.to)
 		}
-		if l.goes() { // room is made while a long row of windows closes, and not only at its end
+		if l.goes() && l.kind == state.WindowKind { // room is made while a long row of windows closes, and not only at its end
 			if err := l.expire(min(c.from, l.bounds.open(l.w)), math.MaxInt); err != nil {
 				return err
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/headrace/headrace/state"
 	"github.com/headrace/headrace/topology"
 	"github.com/headrace/headrace/topology/topologytest"
 	"github.com/headrace/headrace/window"
@@ -448,5 +449,100 @@ func TestSessionsHoldTheWatermark(tt *testing.T) {
 		if total < 200 {
 			tt.Fatalf("seed %d: %d records are in windows behind, want all 200 that were in time", seed, total)
 		}
+	}
+}
+
+// Closing goes on where a commit has left it, also among sessions that end at one instant, and so does deleting what has closed: each result
+// comes once, through crashes that bring back from the changelog what is gone, and nothing is left.
+func TestSessionsCloseInSteps(tt *testing.T) {
+	tt.Parallel()
+	const keys = 700 // more than one look finds
+	for _, kind := range []window.Definition{window.Session(5 * ms), window.Sliding(5 * ms)} {
+		b := topology.NewBuilder()
+		counts := topology.Count(topology.Windowed(topology.From(b, s).GroupByKey(), kind, window.Drop()), "closing", topology.EmitOnClose())
+		topology.Map(counts.Stream(), func(k window.Key[string], n int64) (string, int64) { return k.Key, n }).To(outCounts)
+		d := topologytest.New(tt, topologytest.Build(tt, b.Build), topologytest.Manual())
+		in, out := topologytest.Input(d, s), topologytest.Output(d, outCounts)
+		for i := range keys {
+			in.Pipe(at(100), fmt.Sprintf("%03d", i), "x")
+		}
+		d.Run()
+		d.Commit()
+		in.Pipe(at(100_000), "z", "x")
+		r := rand.New(rand.NewPCG(1, 1))
+		for d.Step(1+r.IntN(40)) > 0 {
+			if r.IntN(3) > 0 {
+				d.Commit()
+			}
+			if r.IntN(3) == 0 {
+				d.Crash()
+			}
+		}
+		in.Pipe(at(200_000), "z", "x")
+		in.Pipe(at(300_000), "z", "x")
+		d.Settle()
+		got := map[string]int{}
+		for _, rec := range out.All() {
+			got[rec.Key]++
+		}
+		for i := range keys {
+			if k := fmt.Sprintf("%03d", i); got[k] != 1 {
+				tt.Fatalf("%v: %s has %d results, want 1", kind, k, got[k])
+			}
+		}
+		if _, ok := kind.(window.Sessions); !ok {
+			continue
+		}
+		view, err := state.SessionsOf("closing", str, i64, 0).Open(d.Stores(0))
+		if err != nil {
+			tt.Fatal(err)
+		}
+		for it, err := range view.All() {
+			if err != nil || it.Key != "z" {
+				tt.Fatalf("%+v, %v is left", it, err)
+			}
+		}
+	}
+}
+
+// A result that cannot be emitted is left out, and counts once; the others come, and what is late finds no trace of it.
+func TestSessionsWithErrors(tt *testing.T) {
+	tt.Parallel()
+	for _, c := range []struct {
+		opt    topology.AggregateOption
+		want   []string
+		failed int64
+	}{
+		{topology.EmitOnClose(), []string{"a1", "c1", "q1", "z1"}, 1},
+		{topology.EmitEarlyEvery(20 * ms), []string{"a1", "a1", "c1", "c1", "q1", "q1", "y1", "z1", "z1"}, 2},
+	} {
+		b := topology.NewBuilder()
+		counts := topology.Count(topology.Windowed(topology.From(b, s).GroupByKey(), window.Session(50*ms), window.Drop()), "closing", c.opt)
+		topology.Map(counts.Stream(), func(k window.Key[string], n int64) (string, int64) {
+			if k.Key == "bad" {
+				panic("bad")
+			}
+			return k.Key, n
+		}).To(outCounts)
+		d := topologytest.New(tt, topologytest.Build(tt, b.Build), topologytest.OnError(topology.Skip()))
+		in, out := topologytest.Input(d, s), topologytest.Output(d, outCounts)
+		for _, k := range []string{"a", "bad", "c"} {
+			in.Pipe(at(100), k, "x")
+		}
+		in.Pipe(at(120), "q", "x")
+		in.Pipe(at(1000), "z", "x")
+		in.Pipe(at(2000), "y", "x")
+		var got []string
+		for _, rec := range out.All() {
+			got = append(got, fmt.Sprint(rec.Key, rec.Value))
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			tt.Errorf("results (-want +got):\n%s", diff)
+		}
+		if n := d.Counts()["failed"]; n != c.failed {
+			tt.Errorf("%d have failed, want %d", n, c.failed)
+		}
+		d.Crash()
 	}
 }
