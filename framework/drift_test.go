@@ -123,3 +123,56 @@ func TestDriftBoundsState(t *testing.T) {
 		})
 	}
 }
+
+// TestDriftWaitsForIdle: a partition that never had a record holds the others up until it is idle, and not for ever; the others, which have to
+// wait meanwhile with most of their records not even fetched, are not idle: nothing of theirs is late.
+func TestDriftWaitsForIdle(t *testing.T) {
+	bubble(t, func(w *world) {
+		const from, minutes, idleAfter = 1_600_000_020_000, 120, 5 * time.Second
+		w.createTopics(3, "readings")
+		w.createTopics(1, "out-minutes")
+		m := w.start("a", func(c *framework.Config) {
+			b := topology.NewBuilder()
+			in := topology.From(b, topology.Topic("readings", serde.String(), serde.String()))
+			all := topology.Repartition(in, "all", 1, serde.String(), serde.String()).GroupByKey()
+			topology.Count(topology.Windowed(all, window.Tumbling(time.Minute), window.Drop()), "minutes", topology.EmitOnClose()).
+				To(topology.Topic("out-minutes", window.KeySerde(serde.String()).Size(time.Minute), serde.Int64()))
+			top, err := b.Build()
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Topology, c.MaxDrift, c.IdleAfter, c.MaxQueuedBytes = top, 5*time.Minute, idleAfter, 50_000
+		})
+		m.runs(4)
+		var records []*kgo.Record
+		for n := range minutes {
+			for p := range int32(2) { // and none for the third
+				at := time.UnixMilli(from).Add(time.Duration(n) * time.Minute)
+				records = append(records, &kgo.Record{Topic: "readings", Partition: p, Key: []byte("k"), Value: []byte(strings.Repeat("x", 1000)), Timestamp: at})
+			}
+		}
+		w.c.Produce(t, records...)
+		time.Sleep(idleAfter / 2) // in a bubble
+		held := 0
+		for _, task := range m.Snapshot().Tasks {
+			for _, s := range task.Sources {
+				if s.Held {
+					held++
+				}
+			}
+		}
+		if out := len(w.c.ReadCommitted(t, "out-minutes")); held != 2 || out != 0 {
+			t.Errorf("before the silent partition is idle %d partitions are held and %d results are out, want 2 and none", held, out)
+		}
+		w.await("all windows but the last to close", func() bool { return len(w.c.ReadCommitted(t, "out-minutes")) >= minutes-1 })
+		n := m.stop()
+		for _, r := range w.c.ReadCommitted(t, "out-minutes") {
+			if count := binary.BigEndian.Uint64(r.Value); count != 2 {
+				t.Errorf("window %x counts %d, want 2", r.Key, count)
+			}
+		}
+		if n.Dropped["late-dropped"] != 0 {
+			t.Errorf("%d records were late", n.Dropped["late-dropped"])
+		}
+	})
+}

@@ -44,14 +44,20 @@ type lull struct {
 	end  int64
 }
 
-// isQuiet says whether a partition may be idle: it has brought nothing for IdleAfter although nothing of ours keeps it from that, and all
-// that it ever brought has been dealt with. Whether there is anything in it only the broker knows.
+// isQuiet says whether a partition may be idle: it has brought nothing for IdleAfter although nothing of ours keeps it from that, and for as
+// long all that it ever brought has been dealt with. Whether there is anything in it only the broker knows.
+//
+// What waits in the queue, for an input that is behind or a table, may have come long ago. Its time has to get around before it is idle.
 func (w *worker) isQuiet(t *task, in *input, now time.Time) bool {
-	if in.paused || t.sub.sub.Sources[in.source].Repartition || !in.idle && now.Sub(in.brought) < w.app.set.IdleAfter || in.pushed < in.end {
+	if t.sub.sub.Sources[in.source].Repartition {
 		return false
 	}
-	queued, _ := t.run.Queued(in.source)
-	return queued == 0
+	if queued, _ := t.run.Queued(in.source); queued > 0 || in.paused {
+		in.loud = now
+		return false
+	}
+	lasts := now.Sub(in.brought) >= w.app.set.IdleAfter && now.Sub(in.loud) >= w.app.set.IdleAfter
+	return (in.idle || lasts) && in.pushed >= in.end
 }
 
 // matters says whether it is of any use to know that an idle partition is idle still: others have gone on, or somebody reads behind the task.

@@ -139,6 +139,7 @@ type input struct {
 	readTo    int64              // of a table: streams wait until it has been read up to there
 	heard     time.Time          // when the client last delivered something, or somebody looked
 	brought   time.Time          // when the client last delivered something
+	loud      time.Time          // when it last was seen to have something queued, or to be paused
 	end       int64              // of the partition, when the client last delivered something
 	idle      bool               // the task was told so, and nothing has come since
 	leave     int64              // how far the others had come when it was last seen to have nothing
