@@ -221,6 +221,7 @@ func TestCountersOverRebalances(t *testing.T) {
 		}
 		for _, name := range []string{
 			"headrace_restore_remaining_records", "headrace_records_dropped_total", "headrace_node_watermark_lag_seconds",
+			"headrace_node_watermark_timestamp_seconds", "headrace_node_watermark_hold_seconds", "headrace_late_records_seconds",
 			"headrace_client_connect_errors_total", "headrace_client_write_errors_total", "headrace_client_read_errors_total",
 			"headrace_client_request_throttled_seconds",
 		} {
