@@ -282,6 +282,14 @@ func (c *config) check(command commands) error {
 	case c.State != "pebble" && c.StateDir != "":
 		mistake("state-dir: state %s keeps nothing on disk; set state to pebble", c.State)
 	}
+	if command&inTimeline != 0 {
+		if c.Timeline.Topic == "" {
+			mistake("timeline.topic: say which topic to draw: --topic, %s or timeline.topic in the file", settingOf("timeline.topic").env())
+		}
+		if err := c.Timeline.windows().Validate(); err != nil {
+			mistake("timeline: %w", err)
+		}
+	}
 	if !c.TLS.Enabled && (c.TLS.CAFile != "" || c.TLS.ServerName != "" || c.TLS.CertFile != "" || c.TLS.KeyFile != "") {
 		mistake("tls.enabled is not true, but other settings of tls are given; set it, or leave them out")
 	}

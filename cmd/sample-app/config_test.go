@@ -60,6 +60,7 @@ func TestEverySettingArrivesFromEverywhere(t *testing.T) {
 	t.Parallel()
 	values := map[string]string{
 		"brokers": "h:1", "state": "pebble", "guarantee": "at-least-once", "replication-factor": "3", "sasl.mechanism": "SCRAM-SHA-512", "log.format": "json", "log.level": "warn",
+		"timeline.time": "header:at", "timeline.late": "sideline",
 	}
 	fields := func(c *config) map[string]any {
 		out := map[string]any{}
@@ -110,7 +111,7 @@ func TestEverySettingArrivesFromEverywhere(t *testing.T) {
 			v = "77"
 		}
 		var command commands
-		for _, c := range []commands{inRun, inFeed, inVerify} {
+		for _, c := range []commands{inRun, inFeed, inVerify, inTimeline} {
 			if s.in&c != 0 {
 				command = c
 			}

@@ -5,6 +5,7 @@
 //	sample-app run      runs the app against a cluster, as one of as many processes as you like
 //	sample-app feed     makes the topics and feeds the flights
 //	sample-app verify   waits for the last window and checks what the app wrote
+//	sample-app timeline draws the records of a topic, a watermark and windows over them
 //	sample-app healthcheck   asks a run on this machine whether it is alive
 //	sample-app broker   runs a Kafka for development
 //
@@ -43,9 +44,10 @@ func all() []command {
 		{"run", "run the app against a cluster, until SIGTERM or SIGINT", inRun, runCommand},
 		{"feed", "make the topics that are missing in a cluster and feed the flights into it", inFeed, feedCommand},
 		{"verify", "wait until all windows are out and check them against a batch computation", inVerify, verifyCommand},
+		{"timeline", "draw the last records of a topic, with a watermark and windows over them", inTimeline, timelineCommand},
 		{"healthcheck", "ask a run on this machine whether it is alive, by its http.addr", inHealthcheck, healthcheckCommand},
 		{"broker", "run a broker for development: a real Apache Kafka, without a container", 0, brokerCommand},
-		{"settings", "write all settings of run, feed and verify as a table", 0, settingsCommand},
+		{"settings", "write all settings of run, feed, verify and timeline as a table", 0, settingsCommand},
 	}
 }
 

@@ -44,6 +44,8 @@ type config struct {
 
 	Records, Partitions, Rate int
 	VerifyTimeout             time.Duration
+
+	Timeline timelineConfig
 }
 
 // commands is the set of those that have a setting as a flag.
@@ -54,8 +56,9 @@ const (
 	inFeed
 	inVerify
 	inHealthcheck
+	inTimeline
 
-	inAll = inRun | inFeed | inVerify
+	inAll = inRun | inFeed | inVerify | inTimeline
 )
 
 // A setting is one thing to configure. Its key is what the file calls it, with dots where it is nested; the names of its variable and
@@ -258,6 +261,67 @@ var settings = []setting{
 		doc: "how long to wait while nothing new comes from the feed or the app",
 		set: duration(func(c *config) *time.Duration { return &c.VerifyTimeout }),
 	},
+
+	{
+		key: "timeline.topic", short: "topic", in: inTimeline,
+		doc: "topic to draw; required",
+		set: verbatim(func(c *config) *string { return &c.Timeline.Topic }),
+	},
+	{
+		key: "timeline.partition", short: "partition", in: inTimeline, initial: "-1",
+		doc: "the only partition to draw; -1 is all, in the order in which one task would take them",
+		set: number(func(c *config) *int { return &c.Timeline.Partition }, -1),
+	},
+	{
+		key: "timeline.records", short: "last", in: inTimeline, initial: "200",
+		doc: "how many records to draw, the last ones, shared out among the partitions",
+		set: number(func(c *config) *int { return &c.Timeline.Records }, 1),
+	},
+	{
+		key: "timeline.time", short: "time", in: inTimeline, initial: "record",
+		doc: "where event time is: record, which is the record's timestamp, header:NAME, or value:FIELD of a JSON value, in milliseconds or as RFC 3339",
+		set: eventTimeOf,
+	},
+	{
+		key: "timeline.sum", short: "sum", in: inTimeline,
+		doc: "field of the JSON value that windows add up, with dots where it is nested; without it they count",
+		set: verbatim(func(c *config) *string { return &c.Timeline.Sum }),
+	},
+	{
+		key: "timeline.window", short: "window", in: inTimeline, initial: "1m",
+		doc: "size of the windows",
+		set: duration(func(c *config) *time.Duration { return &c.Timeline.Window }),
+	},
+	{
+		key: "timeline.hop", short: "hop", in: inTimeline, initial: "0s",
+		doc: "how far apart windows begin; 0s is their size, so that none overlap",
+		set: durationFrom0(func(c *config) *time.Duration { return &c.Timeline.Hop }),
+	},
+	{
+		key: "timeline.disorder", short: "disorder", in: inTimeline, initial: "5s",
+		doc: "how much the watermark stays behind the latest record of each partition",
+		set: durationFrom0(func(c *config) *time.Duration { return &c.Timeline.Disorder }),
+	},
+	{
+		key: "timeline.horizon", short: "horizon", in: inTimeline, initial: "0s",
+		doc: "how long a window that has closed is corrected",
+		set: durationFrom0(func(c *config) *time.Duration { return &c.Timeline.Horizon }),
+	},
+	{
+		key: "timeline.late", short: "late", in: inTimeline, initial: "drop",
+		doc: "what happens to what is later than that: drop or sideline",
+		set: choice(func(c *config) *string { return &c.Timeline.Late }, "drop", "sideline"),
+	},
+	{
+		key: "timeline.out", short: "out", in: inTimeline, initial: ".",
+		doc: "directory for timeline.svg and timeline.png; none writes no pictures",
+		set: verbatim(func(c *config) *string { return &c.Timeline.Out }),
+	},
+	{
+		key: "timeline.ascii", short: "ascii", in: inTimeline, initial: "false", bool: true,
+		doc: "draw in the terminal with ASCII only",
+		set: boolean(func(c *config) *bool { return &c.Timeline.ASCII }),
+	},
 }
 
 func settingOf(key string) *setting {
@@ -312,6 +376,17 @@ func duration(field func(*config) *time.Duration) func(*config, string) error {
 		d, err := time.ParseDuration(v)
 		if err != nil || d <= 0 {
 			return fmt.Errorf("%q is not a time with its unit, above zero: write 100ms, 15s or 1m", v)
+		}
+		*field(c) = d
+		return nil
+	}
+}
+
+func durationFrom0(field func(*config) *time.Duration) func(*config, string) error {
+	return func(c *config, v string) error {
+		d, err := time.ParseDuration(v)
+		if err != nil || d < 0 {
+			return fmt.Errorf("%q is not a time with its unit, 0s or more: write 0s, 5s or 1m", v)
 		}
 		*field(c) = d
 		return nil

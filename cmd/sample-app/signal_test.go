@@ -100,7 +100,7 @@ func TestCommandsAndCodes(t *testing.T) {
 		{[]string{"broker", "x"}, exitUsage, `unexpected argument "x"`},
 		{[]string{"broker", "--prot=1"}, exitUsage, "prot"},
 		{[]string{"demo", "--records=0"}, exitUsage, "--records 0"},
-		{[]string{"settings"}, exitOK, "| `brokers` | `HEADRACE_BROKERS` | `--brokers` | run, feed, verify |"},
+		{[]string{"settings"}, exitOK, "| `brokers` | `HEADRACE_BROKERS` | `--brokers` | run, feed, verify, timeline |"},
 	} {
 		var out bytes.Buffer
 		if code := dispatch(t.Context(), process{tt.args, nil, &out, &out}); code != tt.code || !strings.Contains(out.String(), tt.says) {
