@@ -74,3 +74,25 @@ func ExampleWindowsView_Between() {
 	// 0 ZRH 1
 	// 1 GVA 1
 }
+
+func ExampleSessionsOf() {
+	visits := state.SessionsOf("visits", serde.String(), serde.Int64(), time.Hour)
+	b, err := state.Memory().Open("0_0", []state.Spec{visits.Spec()})
+	if err != nil {
+		panic(err)
+	}
+	defer b.Close()
+	view, err := visits.Open(host{state.NewTxn(b, []state.Spec{visits.Spec()})})
+	if err != nil {
+		panic(err)
+	}
+	for _, end := range []int64{1000, 5000, 9000} {
+		if err := view.Put("ada", end-500, end, end/1000); err != nil {
+			panic(err)
+		}
+	}
+	for it, err := range view.Of("ada", 2000, 6000) { // those that have a moment in it
+		fmt.Println(it.Start, it.End, it.Value, err)
+	}
+	// Output: 4500 5000 5 <nil>
+}

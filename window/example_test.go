@@ -77,3 +77,33 @@ func ExampleLate() {
 	// correct(2h0m0s, upsert) else sideline(flights-late) "flights-late" true <nil>
 	// unset "" false window: no late policy: choose window.Drop(), window.Sideline(topic) or window.CorrectWithin(d).Otherwise(…)
 }
+
+func ExampleSession() {
+	s := window.Session(30 * time.Second).Grace(10 * time.Second)
+	// A session that ends at 60 s can grow until a record that would join it is late.
+	fmt.Println(s.Late(90_000, 130_000), s.Late(90_000, 130_001))
+	fmt.Println(s.Closed(s.Reach(60_000, 30_000), 130_000), s.Closed(s.Reach(60_000, 30_000), 130_001))
+	// Output:
+	// false true
+	// false true
+}
+
+func ExampleSliding() {
+	s := window.Sliding(5 * time.Second)
+	// The first record of a key makes one window. The second makes one, too, and that which begins behind the first.
+	for _, near := range [][]window.Slide{nil, {{Start: 3000, Latest: 8000}}} {
+		ts := int64(8000 + 1200*len(near))
+		p := s.Place(near, ts)
+		fmt.Printf("[%d, %d] %v %d\n", p.Left, s.End(p.Left), p.NewBefore, p.Before)
+	}
+	// Output:
+	// [3000, 8000] false 0
+	// [4200, 9200] true 8001
+}
+
+func ExampleSessionKeySerde() {
+	key := window.Key[string]{Key: "AMS", Start: 60_000, End: 90_000}
+	b, err := window.SessionKeySerde(serde.String()).Append(nil, key)
+	fmt.Printf("%v %x %v\n", key, b, err)
+	// Output: [AMS@60000/90000] 414d530000000000015f90000000000000ea60 <nil>
+}

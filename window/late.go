@@ -76,6 +76,9 @@ func Drop() Late { return Late{kind: lateDrop} }
 //	x-origin-offset      the record came from at first
 //	x-event-time         event time of the record
 //
+// The window that a record for sessions missed is the one that it would have made, to a gap behind it; that of a record for sliding windows,
+// whose end is inclusive, is the one that ends at it, and each other one that has closed.
+//
 // The three of a window come as often as there are windows that it missed, in
 // order of their start. Where an application reads a topic of this kind and sets a
 // record aside again, all headers are there twice, and the last ones are the latest.

@@ -139,16 +139,29 @@ func ReadStore(owner string, partition int32, b state.Backend, store int, kind s
 		if err != nil {
 			return c, err
 		}
+		if kind.Local(e.Key) {
+			continue // no changelog has it
+		}
 		at, value, err := state.SplitValue(e.Value)
 		if err != nil {
 			return c, err
 		}
 		key := e.Key
-		if kind == state.WindowKind {
-			if start, inner, ok := state.SplitWindowKey(e.Key); ok {
-				key = binary.BigEndian.AppendUint64(bytes.Clone(inner), uint64(start))
-				key = append(key, 0, 0, 0, 0)
+		start, inner, ok := int64(0), []byte(nil), false
+		switch kind {
+		case state.WindowKind:
+			start, inner, ok = state.SplitWindowKey(e.Key)
+		case state.SlidingKind:
+			start, inner, ok = state.SplitSlidingKey(e.Key)
+		case state.SessionKind:
+			if start, end, inner, ok := state.SplitSessionKey(e.Key); ok {
+				key = binary.BigEndian.AppendUint64(bytes.Clone(inner), uint64(end))
+				key = binary.BigEndian.AppendUint64(key, uint64(start))
 			}
+		}
+		if ok {
+			key = binary.BigEndian.AppendUint64(bytes.Clone(inner), uint64(start))
+			key = append(key, 0, 0, 0, 0)
 		}
 		c.Entries[string(key)] = Entry{bytes.Clone(value), at}
 	}

@@ -425,7 +425,7 @@ func (w *world) trim(t *task) {
 		}
 	}
 	for _, s := range t.part.Stores {
-		if s.Kind == state.WindowKind {
+		if s.Kind.Timed() {
 			l := w.logs[tp{changelogOf(s.Name), t.id.Partition}]
 			l.trim(l.firstLive())
 		}
