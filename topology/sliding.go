@@ -1,8 +1,10 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/headrace/headrace/internal/graph"
 	"github.com/headrace/headrace/serde"
@@ -109,7 +111,7 @@ func (op *slidingOp[K, V]) push(rec Record[K, V]) error {
 	p := op.windows.Place(op.slides, r.Time)
 	op.missing = op.missing[:0]
 	op.kr = Record[window.Key[K], V]{Key: window.Key[K]{Key: r.Key}, Value: r.Value, Time: r.Time, trace: r.trace}
-	for i := p.From; i < p.To; i++ {
+	for i := p.To - 1; i >= p.From; i-- { // the latest first, as in Kafka Streams
 		if err := op.place(op.slides[i].Start, key, judge, placed{adds: true}); err != nil {
 			return err
 		}
@@ -134,6 +136,7 @@ func (op *slidingOp[K, V]) push(rec Record[K, V]) error {
 		}
 	}
 	if len(op.missing) > 0 {
+		slices.SortFunc(op.missing, func(a, b graph.Interval) int { return cmp.Compare(a.Start, b.Start) })
 		op.missed(r.Time, judge, append([]graph.Interval(nil), op.missing...), true)
 	}
 	return nil

@@ -97,7 +97,7 @@ func TestSlidingAtTheBeginningOfTime(tt *testing.T) {
 	sc.in("a:null@3")
 	sc.in("a:x@3", "a[0,10)=1@3")
 	sc.in("a:x@0", "a[0,10)=2@3", "a[1,11)=1@3")
-	sc.in("a:x@7", "a[0,10)=3@7", "a[1,11)=2@7", "a[4,14)=1@7")
+	sc.in("a:x@7", "a[1,11)=2@7", "a[0,10)=3@7", "a[4,14)=1@7")
 	sc.counts(map[string]int64{"null-value": 1})
 }
 

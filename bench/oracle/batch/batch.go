@@ -34,13 +34,15 @@ type Quirks struct {
 	// Forgets: a record that is late for the sliding window that ends at it goes into those windows that are there and open, and is
 	// forgotten for those that are made later. Right: it is in each window that is open when it comes and within whose bounds it is.
 	Forgets bool
-	// KeyFirst: what is suppressed leaves by end, key, start. Right: as other results on close.
+	// Upwards: the results of a record less than diff after the epoch come in another order. Right: in the order of all others.
+	Upwards bool
+	// KeyFirst: final results leave by end, key, start, as what is suppressed does. Right: by end, start, key, as other results on close.
 	KeyFirst bool
 }
 
 // All are the quirks that Kafka Streams has.
 func All() Quirks {
-	return Quirks{Nulls: true, Blind: true, Lost: true, Early: true, Merged: true, Hidden: true, Twice: true, Forgets: true, KeyFirst: true}
+	return Quirks{Nulls: true, Blind: true, Lost: true, Early: true, Merged: true, Hidden: true, Twice: true, Forgets: true, Upwards: true, KeyFirst: true}
 }
 
 // Run answers a case.
@@ -134,6 +136,11 @@ func (b *run) window(key string, start, end int64) *win {
 	return w
 }
 
+// there is the window of a key with this start.
+func (b *run) there(key string, start int64) *win {
+	return b.windows[slices.IndexFunc(b.windows, func(w *win) bool { return w.key == key && w.start == start })]
+}
+
 func (b *run) store(at int64) {
 	b.newest = max(at, b.newest)
 	if !b.stored {
@@ -146,7 +153,7 @@ func (b *run) update(w *win, at int64) {
 	switch {
 	case b.c.Emit == Update:
 		b.out = append(b.out, Result{Key: w.key, Start: w.start, End: w.end, Value: b.value(w.in), Time: at})
-	case b.c.Emit == Suppress && b.q.Early:
+	case b.held() && b.q.Early:
 		b.close() // each update has its own
 	}
 }
@@ -265,7 +272,7 @@ func (b *run) close() {
 	}
 	slices.SortFunc(over, func(x, y *win) int {
 		key := cmp.Compare(x.key, y.key)
-		if b.q.KeyFirst && b.c.Emit == Suppress {
+		if b.c.Emit == Suppress || (b.c.Emit == Final && b.q.KeyFirst) {
 			return cmp.Or(cmp.Compare(x.end, y.end), key, cmp.Compare(x.start, y.start))
 		}
 		return cmp.Or(cmp.Compare(x.end, y.end), cmp.Compare(x.start, y.start), key)
@@ -279,6 +286,9 @@ func (b *run) close() {
 	}
 }
 
+// held says whether Kafka Streams suppresses.
+func (b *run) held() bool { return b.c.Emit == Suppress || b.c.Emit == Final }
+
 func (b *run) over(w *win) bool {
 	c := b.c
 	switch c.Window {
@@ -287,10 +297,10 @@ func (b *run) over(w *win) bool {
 		if !b.q.Early {
 			return last+c.Gap < b.w
 		}
-		return last < b.w || (last == b.w && c.Emit == Suppress)
+		return last < b.w || (last == b.w && b.held())
 	case Sliding:
 		last := w.end + c.Grace
-		return last < b.w || (last == b.w && b.q.Early && c.Emit == Suppress)
+		return last < b.w || (last == b.w && b.q.Early && b.held())
 	default:
 		return w.end+c.Grace <= b.w
 	}

@@ -20,10 +20,13 @@ const (
 // An Emit says when results are due.
 type Emit string
 
-// When results are due. Suppress is what Close is, for a Kafka Streams that emits every update and suppresses all but the last.
+// When results are due: on every update, or once, when the window closes. What gives one result: Close is EmitOnClose here and
+// EmitStrategy.onWindowClose in Kafka Streams. Final is EmitFinal, and Suppress is Suppress with UntilWindowCloses, both beside a Kafka
+// Streams that emits every update and suppresses all but the last.
 const (
 	Update   Emit = "update"
 	Close    Emit = "close"
+	Final    Emit = "final"
 	Suppress Emit = "suppress"
 )
 

@@ -44,29 +44,8 @@ func (b *run) slide(r Record) {
 		}
 		found = append(found, w)
 	}
-	// The order is a matter of taste. This is Kafka Streams'.
-	early, own := r.Time < c.Diff, max(0, r.Time-c.Diff)
-	rank := func(w *win) int {
-		switch {
-		case early && w.start == 0:
-			return 4
-		case len(w.in) > 0:
-			return 0
-		case w.start == behind && early:
-			return 1
-		case w.start == behind:
-			return 4
-		case w.start == own:
-			return 3
-		}
-		return 2
-	}
 	slices.SortFunc(found, func(x, y *win) int {
-		starts := cmp.Compare(y.start, x.start)
-		if early {
-			starts = -starts
-		}
-		return cmp.Or(cmp.Compare(rank(x), rank(y)), starts)
+		return b.order(r, x.start, y.start, func(start int64) bool { return len(b.there(r.Key, start).in) > 0 })
 	})
 	for _, w := range found {
 		w.in = nil
@@ -79,6 +58,32 @@ func (b *run) slide(r Record) {
 	}
 }
 
+// order is that of the results of one record. It is a matter of taste; this is Kafka Streams': windows that are there already, the
+// latest first; the one behind the record before; the one that the record ends; the one behind it. Before diff it has another one.
+func (b *run) order(r Record, x, y int64, there func(start int64) bool) int {
+	other := b.q.Upwards && r.Time < b.c.Diff
+	rank := func(start int64) int {
+		switch {
+		case other && start == 0:
+			return 5
+		case there(start):
+			return 0
+		case start == r.Time+1 && other:
+			return 1
+		case start == r.Time+1:
+			return 4
+		case start == max(0, r.Time-b.c.Diff):
+			return 3
+		}
+		return 2
+	}
+	starts := cmp.Compare(y, x)
+	if other {
+		starts = -starts
+	}
+	return cmp.Or(cmp.Compare(rank(x), rank(y)), starts)
+}
+
 // slideByWindows is how Kafka Streams does it: it keeps no records, and takes what belongs into a new window from those that are
 // there. Without the quirks that is no difference.
 func (b *run) slideByWindows(r Record) {
@@ -88,6 +93,17 @@ func (b *run) slideByWindows(r Record) {
 		return
 	}
 	early := t < c.Diff
+	if early && c.Emit == Update {
+		was := map[int64]bool{}
+		for _, w := range b.windows {
+			was[w.start] = was[w.start] || w.key == r.Key
+		}
+		defer func() {
+			slices.SortStableFunc(b.out, func(x, y Result) int {
+				return b.order(r, x.Start, y.Start, func(start int64) bool { return was[start] })
+			})
+		}()
+	}
 	var there []*win
 	for _, w := range b.windows {
 		if w.key == r.Key && w.start >= t-2*c.Diff && w.start <= t+1 && (!b.q.Hidden || b.found(w.start)) {

@@ -15,12 +15,19 @@ var Kinds = []struct {
 }{
 	{batch.Tumbling, batch.Update},
 	{batch.Tumbling, batch.Close},
+	{batch.Tumbling, batch.Final},
 	{batch.Tumbling, batch.Suppress},
 	{batch.Hopping, batch.Update},
 	{batch.Hopping, batch.Close},
+	{batch.Hopping, batch.Final},
 	{batch.Hopping, batch.Suppress},
+	{batch.Sliding, batch.Update},
+	{batch.Sliding, batch.Close},
+	{batch.Sliding, batch.Final},
+	{batch.Sliding, batch.Suppress},
 	{batch.Session, batch.Update},
 	{batch.Session, batch.Close},
+	{batch.Session, batch.Final},
 	{batch.Session, batch.Suppress},
 }
 

@@ -50,7 +50,11 @@ var Rules = []Rule{
 		set: func(q *batch.Quirks, on bool) { q.Forgets = on },
 	},
 	{
-		ID: "C25", Says: "suppressed sessions that are over at once leave by key, not by start",
+		ID: "C08d", Says: "the results of a record that is less than the difference after the epoch come in another order",
+		set: func(q *batch.Quirks, on bool) { q.Upwards = on },
+	},
+	{
+		ID: "C25", Says: "final sessions that are over at once leave by key, not by start",
 		set: func(q *batch.Quirks, on bool) { q.KeyFirst = on },
 	},
 	{

@@ -28,14 +28,20 @@ func Answer(c *batch.Case) (batch.Answer, error) {
 	switch c.Emit {
 	case batch.Close:
 		opts = append(opts, topology.EmitOnClose())
-	case batch.Suppress:
+	case batch.Final:
 		opts = append(opts, topology.EmitFinal())
 	}
+	var results topology.Table[window.Key[string], int64]
 	if c.Fold == batch.Count {
-		topology.Count(w, "store", opts...).To(out)
+		results = topology.Count(w, "store", opts...)
 	} else {
 		add := func(a, v int64) int64 { return a + v }
-		topology.AggregateWith(w, "store", serde.Int64(), topology.Aggregator[int64, int64]{Add: add, Merge: add}, opts...).To(out)
+		results = topology.AggregateWith(w, "store", serde.Int64(), topology.Aggregator[int64, int64]{Add: add, Merge: add}, opts...)
+	}
+	if c.Emit == batch.Suppress {
+		results.Suppress("suppressed", topology.UntilWindowCloses()).To(out)
+	} else {
+		results.To(out)
 	}
 	top, err := b.Build()
 	if err != nil {

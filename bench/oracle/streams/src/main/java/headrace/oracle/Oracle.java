@@ -125,7 +125,7 @@ public final class Oracle {
         KGroupedStream<String, Long> group = builder.stream("in", Consumed.with(Serdes.String(), Serdes.Long()))
             .groupByKey(Grouped.with(Serdes.String(), Serdes.Long()));
         KTable<Windowed<String>, Long> table = aggregate(c, group);
-        if (c.emit.equals("suppress")) {
+        if (c.emit.equals("final") || c.emit.equals("suppress")) {
             table = table.suppress(Suppressed.untilWindowCloses(BufferConfig.unbounded()));
         }
         table.toStream().map((k, v) -> KeyValue.pair(k.key() + "|" + k.window().start() + "|" + k.window().end(), v))
