@@ -159,6 +159,7 @@ func demo(ctx context.Context, o demoOptions, stdout, stderr io.Writer) (ok bool
 	defer cleanUp()
 	app, err := framework.New(framework.Config{
 		AppID: appID, Brokers: broker.Addrs(), Topology: top, State: provider, Workers: o.workers, Logger: logger,
+		ReportInterval: 10 * time.Millisecond, // the feed waits for the app at the end of each window
 	})
 	if err != nil {
 		return false, err
