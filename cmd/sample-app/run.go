@@ -74,6 +74,7 @@ func (c *config) framework(top *topology.Topology, log *slog.Logger) (framework.
 	return framework.Config{
 		AppID: c.AppID, Brokers: c.Brokers, Topology: top, State: provider,
 		Workers: c.Workers, Instance: c.Instance, KeepMembership: c.KeepMembership, Guarantee: guarantee,
+		IdleAfter:      neverIdle,
 		CommitInterval: c.CommitInterval, MinCommitInterval: min(c.CommitInterval, 10*time.Millisecond),
 		SessionTimeout: c.SessionTimeout, TransactionTimeout: c.TransactionTimeout, TopicTimeout: c.TopicTimeout,
 		ReplicationFactor: c.ReplicationFactor, Logger: log, Kafka: opts,
