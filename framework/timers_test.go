@@ -4,13 +4,16 @@ package framework_test
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/headrace/headrace/framework"
+	"github.com/headrace/headrace/internal/wiretap"
 	"github.com/headrace/headrace/serde"
 	"github.com/headrace/headrace/state"
 	"github.com/headrace/headrace/topology"
@@ -72,21 +75,83 @@ func (p *reminder) Process(r topology.Record[string, string], _ topology.Emitter
 	return p.deadlines.Set(r.Key, time.UnixMilli(r.Time).Add(time.Hour))
 }
 
+func reminding(t *testing.T) *topology.Topology {
+	t.Helper()
+	b := topology.NewBuilder()
+	in := topology.From(b, topology.Topic("in", serde.String(), serde.String()))
+	topology.Process(in, "reminder", func() *reminder { return &reminder{} }, reminders, deadlines, reminded).
+		To(topology.Topic("out", serde.String(), serde.String()))
+	top, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return top
+}
+
+// A firing counts once, whatever becomes of the transaction that it is in: aborted since its end never arrived, or committed though the
+// answer is lost, or says that it was not.
+func TestTimersOverAborts(t *testing.T) {
+	bubble(t, func(w *world) {
+		const keys = 40
+		var requests, responses nth
+		var until atomic.Int64
+		wire := &wiretap.Wire{
+			Request: func(f wiretap.Frame) bool {
+				if !commits(f) {
+					return true
+				}
+				if requests.is(4, 8) {
+					until.Store(time.Now().Add(time.Minute).UnixNano())
+				}
+				return time.Now().UnixNano() >= until.Load()
+			},
+			Response: func(f wiretap.Frame) bool {
+				if f.Key != endTxn {
+					return true
+				}
+				if responses.is(3, 4, 5, 6, 7, 8, 9) {
+					return false
+				}
+				if responses.n.Load()%7 == 0 {
+					f.SetError(kerr.UnknownServerError.Code)
+				}
+				return true
+			},
+		}
+		m := w.start("a", func(c *framework.Config) {
+			w.through(wire)(c)
+			c.Topology = reminding(t)
+		})
+		m.runs(partitions)
+		want := map[string][]string{}
+		for i := range keys {
+			key := fmt.Sprintf("k%02d", i)
+			w.c.Produce(t, &kgo.Record{Topic: "in", Partition: int32(i % partitions), Key: []byte(key), Value: []byte("set"), Timestamp: time.Now()})
+			for n := range rounds {
+				want[key] = append(want[key], fmt.Sprint("reminder ", n+1))
+			}
+		}
+		w.await("all reminders", func() bool { return w.outputs() >= keys*rounds })
+		time.Sleep(time.Hour) // in a bubble: nothing comes twice
+		n := m.stop()
+		got := map[string][]string{}
+		for _, r := range w.c.ReadCommitted(t, "out") {
+			got[string(r.Key)] = append(got[string(r.Key)], string(r.Value))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("firings (-want +got):\n%s", diff)
+		}
+		if n.Aborts == 0 || n.ReadBacksCommitted == 0 || n.TasksBuilt <= partitions || requests.hits.Load() < 2 {
+			t.Errorf("the test shows little: %+v", n)
+		}
+	})
+}
+
 // Timers fire once each, over restarts: those in processing time that fell due while nobody was there as well, when somebody is.
 func TestTimersOverRestarts(t *testing.T) {
 	bubble(t, func(w *world) {
 		const keys = 40
-		change := func(c *framework.Config) {
-			b := topology.NewBuilder()
-			in := topology.From(b, topology.Topic("in", serde.String(), serde.String()))
-			topology.Process(in, "reminder", func() *reminder { return &reminder{} }, reminders, deadlines, reminded).
-				To(topology.Topic("out", serde.String(), serde.String()))
-			top, err := b.Build()
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.Topology = top
-		}
+		change := func(c *framework.Config) { c.Topology = reminding(t) }
 		start := time.Now()
 		clock := func(at time.Time) { // event time in every partition
 			for p := range int32(partitions) {
