@@ -354,7 +354,7 @@ func TestSuppressIsEmitFinal(tt *testing.T) {
 	tt.Parallel()
 	for _, def := range []window.Definition{
 		tumbling10, tumbling10.Grace(7 * ms), window.Hopping(20*ms, 5*ms).Grace(3 * ms), window.Global(), window.Session(8 * ms).Grace(4 * ms),
-		window.SessionBy(func(string) time.Duration { return 3 * ms }, 6*ms),
+		window.SessionBy(func(string) time.Duration { return 3 * ms }, 6*ms), window.Sliding(6 * ms).Grace(3 * ms),
 	} {
 		for seed := range uint64(8) {
 			input := rand.New(rand.NewPCG(seed, 1))
