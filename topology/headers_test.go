@@ -2,14 +2,17 @@ package topology_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/headrace/headrace/topology"
 	"github.com/headrace/headrace/topology/topologytest"
+	"github.com/headrace/headrace/window"
 )
 
 // passer sends two records for each: a copy, and one made of it. A third, made of nothing, has no headers.
@@ -88,4 +91,62 @@ func TestHeadersPassThroughEveryOperator(tt *testing.T) {
 	if diff := cmp.Diff(headers, kept); diff != "" {
 		tt.Errorf("headers of the dead letter, without those of the error (-want +got):\n%s", diff)
 	}
+}
+
+// Headers of the user's own may look like those of panes: an application may read what another one has retracted. Through a repartition
+// topic they stay what they are, whatever pane the record has itself, and are none of this application's panes.
+func TestHeadersOfOthersTellNoPane(tt *testing.T) {
+	tt.Parallel()
+	told := topology.Topic("told", str, str).AcceptRevisions()
+	header := func(k, v string) topology.Header { return topology.Header{Key: k, Value: []byte(v)} }
+	for _, own := range [][]topology.Header{
+		{header("x-retract", "true")},
+		{header("x-rev", "3")},
+		{header("x-pane", "late"), header("x-rev", "3"), header("x-retract", "true")},
+		{header("x-pane", "")},
+		{header("x-pane", "early")},
+		{header("n", "1"), header("x-pane", "on-time"), header("x-rev", "0")},
+	} {
+		b := topology.NewBuilder()
+		in := topology.From(b, s)
+		again := topology.Repartition(in, "again", 0, str, str)
+		topology.Count(again.GroupByKey(), "count").To(outCounts)
+		// The same behind windows: early results have the headers of the record that made them, and panes of their own.
+		w := topology.Windowed(in.GroupByKey(), window.Tumbling(time.Second), window.Drop())
+		early := topology.Reduce(w, "early", str, func(a, v string) string { return a + v }, topology.EmitEarlyCount(1), topology.Retracting())
+		text := topology.GroupBy(early.Stream(), "text", func(k window.Key[string], _ string) string { return k.Key }, str, str)
+		topology.Process(text.Stream(), "panes", func() panes { return panes{} }).To(told)
+		d := topologytest.New(tt, topologytest.Build(tt, b.Build))
+		src, counts, out := topologytest.Input(d, s), topologytest.Output(d, outCounts), topologytest.Output(d, told)
+		src.Pipe(at(1), "a", "x", own...)
+		src.Pipe(at(2), "a", "y", own...)
+		for n := int64(1); n <= 2; n++ {
+			r := counts.Read()
+			if r.Value != n {
+				tt.Errorf("%v: counted %d, want %d", own, r.Value, n)
+			}
+			if diff := cmp.Diff(own, r.Headers); diff != "" {
+				tt.Errorf("%v: headers of the count (-want +got):\n%s", own, diff)
+			}
+		}
+		var got []string
+		for _, r := range out.All() {
+			got = append(got, r.Value)
+		}
+		want := []string{
+			fmt.Sprint("x {0 early false} ", own), fmt.Sprint("x {0 early true} ", own), fmt.Sprint("xy {1 early false} ", own),
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			tt.Errorf("panes (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// panes tells the pane of a record, and the headers that it has besides.
+type panes struct{}
+
+func (panes) Init(*topology.Task, topology.Emitter[string, string]) error { return nil }
+
+func (panes) Process(r topology.Record[string, string], out topology.Emitter[string, string]) error {
+	return out(topology.With(r, r.Key, fmt.Sprint(r.Value, " ", r.Pane(), " ", r.Headers())))
 }

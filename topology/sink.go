@@ -52,7 +52,7 @@ type innerKey interface {
 // writer encodes records into the task's arena and adds them to its outputs.
 func writer[K, V any](in *instance, def *sinkDef, key serde.Serde[K], value serde.Serde[V]) func(Record[K, V]) error {
 	rt, at, arena := in.rt, in.rt.At(), in.rt.Arena()
-	node, sink := def.m.local, def.local
+	node, sink, ours := def.m.local, def.local, def.sink.Repartition
 	inner, _ := key.(innerKey)
 	return func(r Record[K, V]) error {
 		*at = node
@@ -78,8 +78,8 @@ func writer[K, V any](in *instance, def *sinkDef, key serde.Serde[K], value serd
 			o.Value = arena.Keep(b)
 		}
 		o.Headers = r.headers()
-		if p := r.pane(); p != (Pane{}) {
-			o.Headers = rt.Told(o.Headers, p)
+		if p := r.pane(); p != (Pane{}) || ours && len(o.Headers) > 0 {
+			o.Headers = rt.Told(o.Headers, p, ours)
 		}
 		rt.Emit(o)
 		return nil

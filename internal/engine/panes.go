@@ -7,16 +7,18 @@ import (
 	"github.com/headrace/headrace/internal/wire"
 )
 
-// Told appends the headers of a pane to a copy of h: nothing for the first result, on time.
-func (r runtime) Told(h []graph.Header, p graph.Pane) []graph.Header {
+// Told appends the headers of a pane to a copy of h: nothing for the first result, on time. heard says that Heard will read them: then
+// the timing is there in any case where the last of h could be taken for one of a pane, too.
+func (r runtime) Told(h []graph.Header, p graph.Pane, heard bool) []graph.Header {
 	if p.Timing == graph.OnTime {
 		p.Timing = graph.NoTiming
 	}
-	if p == (graph.Pane{}) {
+	apart := heard && len(h) > 0 && ofPane(h[len(h)-1].Key)
+	if p == (graph.Pane{}) && !apart {
 		return h
 	}
 	out := append(make([]graph.Header, 0, len(h)+3), h...)
-	if p.Timing != graph.NoTiming {
+	if p.Timing != graph.NoTiming || apart {
 		out = append(out, graph.Header{Key: wire.HeaderPane, Value: []byte(p.Timing.String())})
 	}
 	if p.Revision > 0 {
@@ -26,6 +28,10 @@ func (r runtime) Told(h []graph.Header, p graph.Pane) []graph.Header {
 		out = append(out, graph.Header{Key: wire.HeaderRetract, Value: []byte("true")})
 	}
 	return out
+}
+
+func ofPane(key string) bool {
+	return key == wire.HeaderPane || key == wire.HeaderRevision || key == wire.HeaderRetract
 }
 
 // Heard reads what Told appended. A header of ours that does not read as one is the user's own.
@@ -46,6 +52,7 @@ func (r runtime) Heard(h []graph.Header) (p graph.Pane, n int) {
 			p.Revision = int32(rev)
 		case wire.HeaderPane:
 			switch string(last.Value) {
+			case "": // none, or on time
 			case "early":
 				p.Timing = graph.Early
 			case "late":

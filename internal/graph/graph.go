@@ -243,8 +243,8 @@ type Runtime interface {
 	// Sideline emits the source record in process, with headers that say why it was late.
 	Sideline(Missed)
 	// Told returns headers with those of a pane behind them, and Heard finds those of a pane at the end of headers, with how many
-	// they are.
-	Told(h []Header, p Pane) []Header
+	// they are. heard says that Heard will read them: it must not take headers of the user's own for them.
+	Told(h []Header, p Pane, heard bool) []Header
 	Heard(h []Header) (Pane, int)
 	// Report sets the watermark that goes to the readers of a repartition sink with the next commit.
 	Report(sink int, w int64)
