@@ -79,7 +79,7 @@ func aggregate[K, V, A any](g Grouped[K, V], kind, name string, s serde.Serde[A]
 	b.behind(name, g.m.past, g.window, st.subtract != nil, &how)
 	b.serdes(fmt.Sprintf("store %q", name), "no serde for its values", s)
 	m := b.node(graph.ProcessorNode, kind, g.m)
-	m.past = revised{}
+	m.past = revises(g.m.past, g.window, &how, m.at)
 	spec := state.Spec{Name: name, Kind: state.KeyValueKind}
 	if g.window != nil {
 		spec.Kind, spec.Retention = g.window.kind, g.window.retention()
@@ -98,12 +98,12 @@ func aggregate[K, V, A any](g Grouped[K, V], kind, name string, s serde.Serde[A]
 			b.clock("windowed store", name)
 		}
 		w.connect(def)
+		if !w.counts() {
+			m.windows = name
+		}
 		if how.keepsPanes() {
 			panes = name + "-panes"
-			b.store(m, state.Spec{Name: panes, Kind: state.WindowKind, Retention: spec.Retention})
-		}
-		if how.correct || how.retract {
-			m.past = revised{horizon: w.late.CorrectMillis(), upserts: !how.retract && !how.discard, retract: how.retract, at: m.at}
+			b.within(m, name, "-panes", "results", state.Spec{Kind: state.WindowKind, Retention: spec.Retention})
 		}
 	}
 	n := &node[K, A]{b: b, m: m, key: g.key}

@@ -44,7 +44,8 @@ type meta struct {
 	up     []*meta
 
 	past     revised
-	numbered bool // its name is by its position only
+	windows  string // the store, of an aggregate over windows that time closes
+	numbered bool   // its name is by its position only
 	onError  graph.Policy
 	erredAt  string // where that was said
 
@@ -84,7 +85,8 @@ type storeDef struct {
 	owner *meta
 	local int
 
-	timers bool // it holds the timers of a processor
+	timers bool   // it holds the timers of a processor
+	within string // the store that it is a part of
 }
 
 // instance is one task's closures being made.
@@ -171,6 +173,11 @@ func (b *Builder) claim(what, name string) {
 		return
 	}
 	if at, taken := b.names[name]; taken {
+		for _, def := range b.stores {
+			if def.spec.Name == name && def.within != "" {
+				at += fmt.Sprintf(", for a part of store %q", def.within)
+			}
+		}
 		b.fail("%s %q: the name is taken at %s; stores and repartition topics need names of their own", what, name, at)
 		return
 	}
@@ -186,13 +193,16 @@ func (b *Builder) clock(what, name string) {
 	b.clocks[name] = here()
 }
 
+// maxName is how many characters a name may have that becomes a part of a topic's.
+const maxName = 200
+
 // checkName holds a name to what Kafka accepts in a topic's name.
 func checkName(name string) error {
 	if name == "" || name == "." || name == ".." {
 		return errors.New("not a name that a Kafka topic can have; use letters, digits, '.', '_' and '-'")
 	}
-	if len(name) > 200 {
-		return fmt.Errorf("%d characters are too many for a part of a topic's name; use at most 200", len(name))
+	if len(name) > maxName {
+		return fmt.Errorf("%d characters are too many for a part of a topic's name; use at most %d", len(name), maxName)
 	}
 	var bad []string // each once, in order
 	for _, c := range name {
@@ -244,6 +254,21 @@ func (b *Builder) sink(m *meta, s graph.Sink) *sinkDef {
 func (b *Builder) store(m *meta, spec state.Spec) *storeDef {
 	b.claim("store", spec.Name)
 	def := &storeDef{spec: spec, owner: m}
+	m.stores = append(m.stores, def)
+	b.stores = append(b.stores, def)
+	return def
+}
+
+// within adds a store beside one of an aggregate, under its name and a suffix.
+func (b *Builder) within(m *meta, name, suffix, what string, spec state.Spec) *storeDef {
+	if checkName(name) == nil && checkName(name+suffix) != nil {
+		b.fail("store %q: it has %d characters, and with it comes another one for the %s of its windows, by the name with %q behind; use at most %d", name, len(name), what, suffix, maxName-len(suffix))
+	}
+	spec.Name = name + suffix
+	def := &storeDef{spec: spec, owner: m, within: name}
+	if checkName(spec.Name) == nil { // otherwise that of the name in front says it
+		b.claim(fmt.Sprintf("the %s of store %q are kept in store", what, name), spec.Name)
+	}
 	m.stores = append(m.stores, def)
 	b.stores = append(b.stores, def)
 	return def

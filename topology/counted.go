@@ -18,7 +18,7 @@ func windowedByCount[K, V any](g Grouped[K, V], out *Grouped[window.Key[K], V], 
 		g.b.fail("Windowed: the windows made at %s take results back, and one that is taken back would be counted as a record of %v; use windows of time", past.at, w)
 	}
 	out.input = func(st *storeDef, emit emission, mk func(*instance, state.Store) (fold[window.Key[K], V], error)) {
-		counts := g.b.store(st.owner, state.Spec{Name: st.spec.Name + "-counts", Kind: state.KeyValueKind})
+		counts := g.b.within(st.owner, st.spec.Name, "-counts", "counts", state.Spec{Kind: state.KeyValueKind})
 		if g.n == nil {
 			return
 		}

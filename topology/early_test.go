@@ -80,7 +80,7 @@ func TestEarlyResultThatFails(tt *testing.T) {
 	b := topology.NewBuilder()
 	w := topology.Windowed(topology.From(b, s).GroupByKey(), window.Tumbling(time.Minute), window.Drop())
 	last := topology.Reduce(w, "last", str, func(_, v string) string { return v }, topology.EmitEarlyEvery(10*time.Second))
-	topology.Process(last.Stream(), "keep", func() *keeper { return &keeper{} }, kept).OnError(topology.Skip()).To(outStrings)
+	topology.Process(last.Stream(), "keep", func() *keeper { return &keeper{} }, kept).OnError(topology.Skip()).To(outStrings.AcceptRevisions())
 	d := topologytest.New(tt, topologytest.Build(tt, b.Build))
 	in := topologytest.Input(d, s)
 	in.Pipe(at(1_000), "a", "bad")

@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/headrace/headrace/state"
@@ -12,6 +11,7 @@ type AggregateOption struct{ set func(*emission) }
 
 // emission is what the options of one aggregate say.
 type emission struct {
+	when       []string // the options that say when, as they are called
 	onClose    bool
 	final      bool
 	onCommit   bool
@@ -25,19 +25,26 @@ type emission struct {
 	correct    bool // the windows' late policy corrects
 }
 
+func (e *emission) says(option string) *emission {
+	e.when = append(e.when, option)
+	return e
+}
+
 // opens says whether there are results of windows that are open.
 func (e *emission) opens() bool { return e.every || e.counted }
 
 // EmitOnUpdate makes an aggregate emit a result for each record: the default, and here to be said aloud. Kafka Streams:
 // EmitStrategy.onWindowUpdate, with its cache off.
-func EmitOnUpdate() AggregateOption { return AggregateOption{func(*emission) {}} }
+func EmitOnUpdate() AggregateOption {
+	return AggregateOption{func(e *emission) { e.says("EmitOnUpdate") }}
+}
 
 // EmitOnClose makes a windowed aggregate emit one result for each window and key, when the window closes, instead of one for each
 // record. Results of one watermark advance come by window start, then by the bytes of the key. Nothing comes before the watermark
 // is known, which takes a record in every input partition: see Windowed. With window.CorrectWithin corrections follow it.
 // Kafka Streams: EmitStrategy.onWindowClose.
 func EmitOnClose() AggregateOption {
-	return AggregateOption{func(e *emission) { e.onClose = true }}
+	return AggregateOption{func(e *emission) { e.says("EmitOnClose").onClose = true }}
 }
 
 // EmitOnCommit makes an aggregate emit, when its transaction is about to be committed, one result for each key that has changed in it: its
@@ -45,12 +52,17 @@ func EmitOnClose() AggregateOption {
 // How many results there are depends on where commits fall; the last one of each key and window does not. Results have no headers, and come
 // in the order of the first change. What is behind hears of the watermark when they have gone out. Kafka Streams: on update, with its
 // cache on.
-func EmitOnCommit() AggregateOption { return AggregateOption{func(e *emission) { e.onCommit = true }} }
+func EmitOnCommit() AggregateOption {
+	return AggregateOption{func(e *emission) { e.says("EmitOnCommit").onCommit = true }}
+}
 
 // EmitFinal is EmitOnClose with the promise that there is exactly one result for each window and key: Build refuses it beside whatever
 // makes more. Kafka Streams: Suppressed.untilWindowCloses.
 func EmitFinal() AggregateOption {
-	return AggregateOption{func(e *emission) { e.onClose, e.final = true, true }}
+	return AggregateOption{func(e *emission) {
+		e.says("EmitFinal")
+		e.onClose, e.final = true, true
+	}}
 }
 
 // EmitEarlyEvery is EmitOnClose that also emits, each time the watermark passes a multiple of d since the epoch, the windows that are
@@ -58,13 +70,19 @@ func EmitFinal() AggregateOption {
 // comes of it while the watermark stands still. The result on closing comes in any case, and where a fold deletes what has been emitted, that is
 // emitted at once. Beam: early firings. Flink: ContinuousEventTimeTrigger.
 func EmitEarlyEvery(d time.Duration) AggregateOption {
-	return AggregateOption{func(e *emission) { e.onClose, e.every, e.earlyEvery = true, true, d }}
+	return AggregateOption{func(e *emission) {
+		e.says("EmitEarlyEvery")
+		e.onClose, e.every, e.earlyEvery = true, true, d
+	}}
 }
 
 // EmitEarlyCount is EmitOnClose that also emits a window each time n records have gone into it since its last result.
 // The result on closing comes in any case. Beam: early firings. Flink: CountTrigger.
 func EmitEarlyCount(n int) AggregateOption {
-	return AggregateOption{func(e *emission) { e.onClose, e.counted, e.earlyCount = true, true, n }}
+	return AggregateOption{func(e *emission) {
+		e.says("EmitEarlyCount")
+		e.onClose, e.counted, e.earlyCount = true, true, n
+	}}
 }
 
 // Discarding makes each result of a window that of the records since the result before it: whoever sums all results of a window has
@@ -81,8 +99,9 @@ func Retracting() AggregateOption {
 	return AggregateOption{func(e *emission) { e.retract = true }}
 }
 
-// AcceptRevisions says that an aggregate behind windows that correct their results can take several results of one window, since they
-// replace each other or because it does not matter. Without it Build refuses to sum what would count double.
+// AcceptRevisions says that an aggregate behind windows that give early results, or correct what they gave, can take several results of one
+// window, since they replace each other or because it does not matter, and loses those that come too late for it. Without it Build refuses to
+// sum what would count double.
 func AcceptRevisions() AggregateOption {
 	return AggregateOption{func(e *emission) { e.accept = true }}
 }
@@ -96,13 +115,17 @@ func (b *Builder) emits(store string, w *windowing, opts []AggregateOption) emis
 		}
 	}
 	fail := func(format string, args ...any) { b.fail("store %q: "+format, append([]any{store}, args...)...) }
-	if e.onCommit && e.onClose {
-		fail("EmitOnCommit gives results of open windows, and the other option those of windows that close; choose one")
+	for _, option := range e.when[min(1, len(e.when)):] {
+		// Those that say when beside the result on closing go with each other.
+		if first := e.when[0]; first == "EmitOnUpdate" || first == "EmitOnCommit" || option == "EmitOnUpdate" || option == "EmitOnCommit" {
+			fail("%s and %s say when results go out, and not the same; choose one", first, option)
+			break
+		}
 	}
 	if w == nil {
 		switch {
 		case e.onClose:
-			b.fail("EmitOnClose on store %q: there is no window that could close; use it behind Windowed", store)
+			b.fail("%s on store %q: there is no window that could close; use it behind Windowed", e.when[len(e.when)-1], store)
 		case e.discard:
 			fail("Discarding: there are no windows; use it behind Windowed")
 		case e.retract:
@@ -122,6 +145,9 @@ func (b *Builder) emits(store string, w *windowing, opts []AggregateOption) emis
 	e.retract = e.retract || w.late.Retracts()
 	if e.every && (e.earlyEvery < time.Millisecond || e.earlyEvery%time.Millisecond != 0) {
 		fail("EmitEarlyEvery(%v): give a positive number of milliseconds", e.earlyEvery)
+	}
+	if e.every && w.counts() {
+		fail("EmitEarlyEvery: time is not what closes %v, and gives no results of them either; use EmitEarlyCount", w.def)
 	}
 	if e.counted && e.earlyCount < 1 {
 		fail("EmitEarlyCount(%d): give 1 or more", e.earlyCount)
@@ -147,17 +173,4 @@ func (b *Builder) emits(store string, w *windowing, opts []AggregateOption) emis
 // keepsPanes says whether it must be remembered of each window which results it has given.
 func (e *emission) keepsPanes() bool {
 	return e.opens() || e.onClose && e.correct
-}
-
-// behind checks an aggregate against what the windows in front of it send.
-func (b *Builder) behind(store string, past revised, w *windowing, canSubtract bool, e *emission) {
-	switch {
-	case past.retract && !canSubtract:
-		b.fail("store %q: the windows made at %s take results back, and this aggregate cannot subtract; give it an Aggregator with Subtract, by AggregateWith", store, past.at)
-	case past.upserts && !e.accept:
-		b.fail("store %q: the windows made at %s correct their results, and a corrected result would be counted again here; let them retract, by window.CorrectWithin(…).Retract(), or say AcceptRevisions()", store, past.at)
-	case w != nil && past.horizon > w.late.CorrectMillis() && !e.accept:
-		b.fail("store %q: the windows made at %s send corrections for %v after they have closed, and these windows take none, or for less long, so that corrections would be late; give them window.CorrectWithin of as much, or say AcceptRevisions()",
-			store, past.at, fmt.Sprint(time.Duration(past.horizon)*time.Millisecond))
-	}
 }

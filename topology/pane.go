@@ -53,19 +53,3 @@ func (t trace) headers() []Header {
 	}
 	return t.raw.Headers[:len(t.raw.Headers)-int(t.hidden)]
 }
-
-// revised is what an operator has to know of the windows in front of it, up to the next aggregate.
-type revised struct {
-	horizon int64 // how long after they have closed they send corrections
-	upserts bool  // a correction replaces the result before it, and
-	retract bool  // one is preceded by its retraction
-	at      string
-}
-
-// or is what is known behind both.
-func (r revised) or(o revised) revised {
-	if r.at == "" {
-		r.at = o.at
-	}
-	return revised{horizon: max(r.horizon, o.horizon), upserts: r.upserts || o.upserts, retract: r.retract || o.retract, at: r.at}
-}

@@ -111,6 +111,10 @@ func (b *Builder) share(m *meta, spec state.Spec) {
 			b.fail("store %q: it holds the timers of %s, and nobody else can use it", spec.Name, def.owner.name)
 			return
 		}
+		if def.within != "" {
+			b.fail("store %q: it is a part of store %q, and nobody else can use it; give yours another name", spec.Name, def.within)
+			return
+		}
 		if def.spec.Kind != spec.Kind {
 			b.fail("store %q: used as a %s store here, and as a %s store where it was named first", spec.Name, spec.Kind, def.spec.Kind)
 			return

@@ -22,8 +22,8 @@ func (s Stream[K, V]) To(t TopicOf[K, V]) {
 		s.n.b.fail("topic %q: its key serde is for windows of %v, and what is written are windows of %v: give KeySerde(…).Size the size of the windows",
 			t.name, time.Duration(says)*time.Millisecond, time.Duration(is)*time.Millisecond)
 	}
-	if past := m.past; past.horizon > 0 && !t.revisions && !ofWindows(t.key) {
-		s.n.b.fail("topic %q: the windows made at %s send corrections after they have closed, and the topic's key is not a window.Key: a reader could not tell a correction from another result; write it under the window's key, or say Topic(…).AcceptRevisions()", t.name, past.at)
+	if past := m.past; past.tells() && !t.revisions && !ofWindows(t.key) {
+		s.n.b.fail("topic %q: the windows made at %s give several results for one window, early ones or corrections, and the topic's key is not a window.Key: a reader could not tell which of them one is; write it under the window's key, or say Topic(…).AcceptRevisions()", t.name, past.at)
 	}
 	s.n.edges = append(s.n.edges, func(in *instance) (consumer[K, V], error) {
 		return consumer[K, V]{push: writer(in, def, t.key, t.value), advance: func(int64) {}}, nil

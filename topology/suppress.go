@@ -94,6 +94,9 @@ func (t Table[K, V]) Suppress(name string, until Suppression) Stream[K, V] {
 	if len(b.errs) == before {
 		b.clock("Suppress", name)
 	}
+	if until.kind == untilCloses {
+		m.past = revised{} // one result for each window
+	}
 	n := &node[K, V]{b: b, m: m, key: t.n.key}
 	t.n.edges = append(t.n.edges, func(in *instance) (consumer[K, V], error) {
 		out, err := n.build(in)

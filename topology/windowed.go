@@ -36,6 +36,10 @@ func Windowed[K, V any](g Grouped[K, V], def window.Definition, late window.Late
 		b.fail("Windowed: the group is windowed already; aggregate it, and window the result")
 	}
 	b.check(late.Validate())
+	if isNil(def) {
+		b.fail("Windowed: the windows are nil; use some that package window makes, or a window.Windows of your own")
+		def = window.Global()
+	}
 	how := &windowing{b: b, def: def, late: late, kind: state.WindowKind}
 	out := Grouped[window.Key[K], V]{b: b, m: g.m, window: how}
 	if n, ok := def.(window.CountWindows); ok {
@@ -173,6 +177,9 @@ func (w *windowing) connect(def *storeDef) {
 	if name := w.b.repartitionBefore(def.owner); w.late.Judge() == window.Channel && name != "" {
 		w.b.fail("store %q: LateBy(window.Channel): the records come through repartition topic %q, and do not say which task wrote them; leave LateBy out, or window in front of the topic", def.spec.Name, name)
 	}
+	if store := windowsBefore(def.owner); w.late.Judge() == window.Channel && store != "" {
+		w.b.fail("store %q: LateBy(window.Channel): in front of it are the windows of store %q, whose results are older than the input partition's watermark, and would be late by it; leave LateBy out, or say it there", def.spec.Name, store)
+	}
 	topic, ok := w.late.Topic()
 	if !ok {
 		return
@@ -182,6 +189,19 @@ func (w *windowing) connect(def *storeDef) {
 	}
 	m := w.b.node(graph.SinkNode, def.spec.Name+"-late-sink", def.owner)
 	w.sideline = w.b.sink(m, graph.Sink{Topic: topic})
+}
+
+// windowsBefore names a store of windows in the same sub-topology that m's records come from, "" if there is none.
+func windowsBefore(m *meta) string {
+	for _, u := range m.up {
+		if u.windows != "" {
+			return u.windows
+		}
+		if name := windowsBefore(u); name != "" {
+			return name
+		}
+	}
+	return ""
 }
 
 // lateness applies the policy to records that come too late, in one task.

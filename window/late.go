@@ -161,6 +161,9 @@ func (l Late) Validate() error {
 	case l.kind == lateSideline && l.topic == "":
 		return errors.New("window: Sideline: the topic has no name")
 	}
+	if l.judge > Channel {
+		return fmt.Errorf("window: LateBy(%d): give window.Operator or window.Channel", l.judge)
+	}
 	if l.correct {
 		if err := checkMillis("the horizon", l.within, time.Millisecond); err != nil {
 			return fmt.Errorf("window: CorrectWithin: %w", err)
