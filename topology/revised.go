@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"math"
 	"time"
 
 	"github.com/headrace/headrace/window"
@@ -51,38 +50,12 @@ func (r revised) or(o revised) revised {
 // tells says whether a reader has to know which of several results of a window one is.
 func (r revised) tells() bool { return r.results && (r.upserts || r.retract || len(r.fronts) > 0) }
 
-// sampled is from where on, and how many windows are looked at, of what repeats itself after that or nearly so: the year 2020, in UTC.
-const (
-	sampledFrom = 1_577_836_800_000
-	sampled     = 2048
-)
-
-// needs is how long after they have closed windows must take records in, for no correction of the front to be too late, in milliseconds.
-//
-// That is as long as the front sends them, if the windows end when those of the front do, or later. Otherwise one may end before the front's
-// closes, and what the front tells them of time is then, at most, the start of its first window that is open when its last correction comes.
+// needs is how long after they have ended windows must take records in, for no correction of the front to be too late, in milliseconds.
 func (f front) needs(w window.Windows) int64 {
 	if f.windows == nil || w == nil {
 		return f.horizon
 	}
-	need, ends := f.horizon, false
-	for start, n := f.windows.First(sampledFrom), 0; n < sampled; n++ {
-		end, first := f.windows.End(start), w.End(w.First(start)) // of what a result of the front may go into, the first to end
-		if ends = ends || first < math.MaxInt64; end < math.MaxInt64-f.horizon {
-			if told := f.windows.First(end + f.horizon - 1); told < math.MaxInt64 {
-				need = max(need, told-first+1)
-			}
-		}
-		next := f.windows.Next(start)
-		if next <= start {
-			break
-		}
-		start = next
-	}
-	if !ends {
-		return 0 // nothing is ever too late for them
-	}
-	return need
+	return window.Behind(f.windows, w, f.horizon)
 }
 
 // behind checks an aggregate against what the windows in front of it send.

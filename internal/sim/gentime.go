@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/internal/sim/oracle"
+	"github.com/headrace/headrace/window"
 )
 
 // past is what an aggregate has to know of the windows in front of it.
@@ -11,10 +12,23 @@ type past struct {
 	horizon int64 // for how long they send corrections,
 	upserts bool  // which replace what there was,
 	back    bool  // or take it back first
+	fronts  []oracle.Node
 }
 
 func (p past) or(o past) past {
-	return past{max(p.horizon, o.horizon), p.upserts || o.upserts, p.back || o.back}
+	return past{max(p.horizon, o.horizon), p.upserts || o.upserts, p.back || o.back, append(p.fronts[:len(p.fronts):len(p.fronts)], o.fronts...)}
+}
+
+// behindTotal is what is left of it behind an aggregate that has no windows: its results are as late.
+func (p past) behindTotal() past { return past{horizon: p.horizon, fronts: p.fronts} }
+
+// needs is for how long the windows of a node must correct.
+func (p past) needs(n *oracle.Node) (need int64) {
+	for i := range p.fronts {
+		f := &p.fronts[i]
+		need = max(need, window.Behind(definitionOf(f), definitionOf(n), f.Correct)-n.Grace)
+	}
+	return need
 }
 
 // time is a number of units below n.
@@ -57,7 +71,7 @@ func (g *topologyDraw) sums(e end) end {
 	e = g.repartition(e)
 	e.node = g.add(g.failing(oracle.Node{Kind: oracle.Total, In: []int{e.node}, Name: g.name("agg"), Accept: e.past.upserts}))
 	g.to(e.node)
-	return end{node: g.add(oracle.Node{Kind: oracle.Changes, In: []int{e.node}}), keyed: true, matches: e.matches}
+	return end{node: g.add(oracle.Node{Kind: oracle.Changes, In: []int{e.node}}), keyed: true, matches: e.matches, past: e.past.behindTotal()}
 }
 
 // fold adds one aggregate.
@@ -68,24 +82,29 @@ func (g *topologyDraw) fold(e end, windowed bool) (node int, p past) {
 		n.Kind = oracle.Total
 	}
 	n.Accept = e.past.upserts
+	p = e.past.behindTotal()
 	if windowed {
+		p = past{}
 		g.windows(&n)
 		if g.chance(40) {
 			n.Correct, n.Retract = g.unit+g.time(150), g.chance(50)
 		}
-		if n.Correct < e.past.horizon && !n.Accept {
+		if need := e.past.needs(&n); n.Correct < need && !n.Accept {
 			if g.chance(20) {
 				n.Accept = true
 			} else {
-				n.Correct = e.past.horizon + g.time(30)
+				n.Correct = need + g.time(30)
 			}
 		}
 		g.emission(&n)
 		if e.oneToOne && g.chance(55) {
 			n.Sideline = g.name("late")
 		}
-		if n.Correct > 0 || n.TakesBack() {
-			p = past{n.Correct, !n.TakesBack() && !n.Discard, n.TakesBack()}
+		if n.Correct > 0 || n.TakesBack() || n.Early > 0 || n.EarlyCount > 0 {
+			p = past{horizon: n.Correct, upserts: !n.TakesBack() && !n.Discard, back: n.TakesBack()}
+		}
+		if n.Correct > 0 {
+			p.fronts = []oracle.Node{n}
 		}
 	}
 	return g.add(g.failing(n)), p
