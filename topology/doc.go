@@ -36,9 +36,9 @@
 //
 // A watermark is the smallest over all partitions that feed the operator, and a partition of which no record has come yet is at
 // minus infinity. So one empty input partition keeps windows from closing, whatever the others bring: windows that emit on close
-// give nothing, and nothing is late. The same holds, from where it stands, for a partition that falls quiet. There is no idle
-// timeout; a source that has quiet partitions needs a record in each now and then. Kafka Streams takes the largest time instead,
-// task by task.
+// give nothing, and nothing is late. The same holds, from where it stands, for a partition that falls quiet. Both hold until the
+// partition is idle: until the broker has had nothing for framework's Config.IdleAfter. Kafka Streams takes the largest time
+// instead, task by task.
 //
 // Processors are told of time by punctuations, for all keys at once, and by timers, for each key: Task.EveryStreamTime, EventTimers
 // and their kin for the wall clock.

@@ -41,7 +41,7 @@ func EmitOnUpdate() AggregateOption {
 
 // EmitOnClose makes a windowed aggregate emit one result for each window and key, when the window closes, instead of one for each
 // record. Results of one watermark advance come by window start, then by the bytes of the key. Nothing comes before the watermark
-// is known, which takes a record in every input partition: see Windowed. With window.CorrectWithin corrections follow it.
+// is known, which takes a record in every input partition that is not idle: see Windowed. With window.CorrectWithin corrections follow it.
 // Kafka Streams: EmitStrategy.onWindowClose.
 func EmitOnClose() AggregateOption {
 	return AggregateOption{func(e *emission) { e.says("EmitOnClose").onClose = true }}
@@ -50,8 +50,9 @@ func EmitOnClose() AggregateOption {
 // EmitOnCommit makes an aggregate emit, when its transaction is about to be committed, one result for each key that has changed in it: its
 // last. Nobody outside sees less, since nobody sees a transaction before it is committed, and what is behind the aggregate has less to do.
 // How many results there are depends on where commits fall; the last one of each key and window does not. Results have no headers, and come
-// in the order of the first change. What is behind hears of the watermark when they have gone out. Kafka Streams: on update, with its
-// cache on.
+// in the order of the first change. What is behind hears of the watermark when they have gone out. A result that fails, and that the policy
+// leaves out, is counted; the next one has its records, but where results are retracted: then the aggregate goes back to what it gave
+// last. Kafka Streams: on update, with its cache on.
 func EmitOnCommit() AggregateOption {
 	return AggregateOption{func(e *emission) { e.says("EmitOnCommit").onCommit = true }}
 }

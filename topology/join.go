@@ -10,7 +10,9 @@ import (
 // JoinTable gives each record of a stream the table's value of its key; f makes the result, at the event time of the stream's
 // record. A record whose key the table does not have is left out, and counted as no-match; LeftJoinTable keeps it. Only the stream
 // triggers results, and only its watermark counts: the table is what it is when the record is processed. Stream and table must have
-// the same number of partitions. Null keys and null values are dropped and counted. Kafka Streams: KStream.join(KTable).
+// the same number of partitions. Null keys and null values are dropped and counted. Behind windows that take results back, a
+// retraction meets the table as it is by then, too: if the entry has changed it does not undo what the result did. Kafka Streams:
+// KStream.join(KTable).
 func JoinTable[K, V, T, V2 any](s Stream[K, V], t Table[K, T], f func(V, T) V2) Stream[K, V2] {
 	builder(s.n).need("JoinTable", f == nil)
 	return joinTable(s, t, "JoinTable", "KSTREAM-JOIN-", func(in *instance, m *meta) func(V, T, bool) (V2, bool) {

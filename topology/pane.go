@@ -7,7 +7,8 @@ import "github.com/headrace/headrace/internal/graph"
 // have not closed. Beam: PaneInfo.
 //
 // On a topic it is told by headers behind the record's own: x-rev, the revision where it is not 0; x-pane, "early" or "late" where
-// it is not on time; x-retract, "true". The first result, on time, has none of them.
+// it is not on time; x-retract, "true". The first result, on time, has none of them. Behind a repartition topic they are the record's
+// pane again, where on time is NoTiming. On other topics they are headers like any: what another application has written tells no pane.
 type Pane = graph.Pane
 
 // Timing says when a result of a window went out.

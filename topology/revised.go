@@ -72,7 +72,7 @@ func (b *Builder) behind(store string, past revised, w *windowing, canSubtract b
 	if w == nil || w.counts() || e.accept {
 		return
 	}
-	takes := w.def.GraceMillis() + w.late.CorrectMillis()
+	takes := sum(w.def.GraceMillis(), w.late.CorrectMillis())
 	for _, f := range past.fronts {
 		if need := f.needs(w.windows); need > takes {
 			b.fail("store %q: the windows made at %s send corrections for %v after they have closed, and these windows are there for %v from their end on, so that corrections would be late; give them window.CorrectWithin, or Grace, of %v in all, or say AcceptRevisions()",

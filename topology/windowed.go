@@ -24,7 +24,8 @@ import (
 // comes along with the others, and what it gets later may be late.
 //
 // What is behind the windows gets a watermark that is held at the start of the earliest one that has not closed, so that no first result
-// is late there. A correction comes later than that. So windows behind windows that correct must correct for as long, which Build checks.
+// is late there. A correction comes later than that. So windows behind windows that correct must take records in for as long, by grace or
+// corrections, and longer where they end before those in front do: Build checks that, as window.Behind reckons it.
 //
 // Behind a repartition topic the watermark moves once per commit of a writer, behind the records of that commit. So a record counts
 // that is in the same commit as the one that would have made it late. Where a commit ends depends on how the application ran: two

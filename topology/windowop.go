@@ -2,6 +2,7 @@ package topology
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/headrace/headrace/internal/graph"
@@ -84,7 +85,7 @@ func (b windowBounds) kept(w, horizon int64) int64 {
 	if horizonNoGrace {
 		grace = 0
 	}
-	return window.Open(b.Windows, w, grace+horizon)
+	return window.Open(b.Windows, w, sum(grace, horizon))
 }
 
 func (op *windowOp[K, V]) windowKey(key []byte) (window.Key[K], error) {
@@ -97,4 +98,12 @@ func (op *windowOp[K, V]) windowKey(key []byte) (window.Key[K], error) {
 		return window.Key[K]{}, fmt.Errorf("decode the key of a window in store %s: %w", op.name, err)
 	}
 	return window.Key[K]{Key: k, Start: start, End: op.windows.End(start)}, nil
+}
+
+// sum is a + b, neither of them negative, and at most the end of time: a grace of a user's own windows may be as long.
+func sum(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
 }

@@ -103,6 +103,9 @@ type Correction struct {
 // A correction replaces the result before it: whoever keeps the last one of each
 // window and key has the right one. With Retract it is preceded by a retraction.
 //
+// Where it is added to an application that has run without it, the windows that
+// had closed by then are gone: a late record for one starts it anew.
+//
 // Flink: allowedLateness.
 func CorrectWithin(d time.Duration) Correction { return Correction{within: d} }
 
@@ -127,7 +130,8 @@ func (c Correction) Otherwise(l Late) Late {
 
 // LateBy returns the same policy with another judge of what is late. The default
 // is [Operator]. Behind a repartition topic there is no [Channel], since its
-// records do not say which task wrote them: Build refuses it there.
+// records do not say which task wrote them, and none behind other windows, whose
+// results are older than the partition: Build refuses it there.
 func (l Late) LateBy(j Judge) Late {
 	l.judge = j
 	return l
