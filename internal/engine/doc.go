@@ -17,6 +17,6 @@
 //
 // An outside partition has the watermark W = max(event time) − disorder, moved by each record that is read, before any filter,
 // and only after that record has been processed. A partition of a repartition topic has the smallest W that its writers
-// reported. Every operator has its own W, the smallest of its inputs', and holds back what it tells the next one at the smallest
+// reported. A partition that is idle holds nobody back: it comes along with the task's others. Every operator has its own W, the smallest of its inputs', and holds back what it tells the next one at the smallest
 // timestamp it may still emit. All of it is checkpointed with the offsets.
 package engine

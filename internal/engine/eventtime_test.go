@@ -227,6 +227,33 @@ func TestIdleComesAlongAsFarAsConfirmed(t *testing.T) {
 	want("nobody has looked", "")
 }
 
+// A partition that is new to a task which has been starts where the task is.
+func TestNewSourceStartsWithTheTask(t *testing.T) {
+	t.Parallel()
+	r := chained(t, 1)
+	u := r.tasks[0]
+	u.sources[0].Clock = wire.SourceClock{MaxTime: 100, Watermark: 100}
+	u.sources[1].Clock = wire.SourceClock{Idle: true}
+	if err := u.crash(); err != nil {
+		t.Fatal(err)
+	}
+	u.stepAll(t)
+	if got := told(u); got != "100 active" {
+		t.Errorf("at its start: %s", got)
+	}
+	r.write("t", 0, data(50))
+	r.write("s", 0, data(200))
+	u.stepAll(t)
+	if got := told(u); got != "100 active" {
+		t.Errorf("with its first record, at 50: %s", got)
+	}
+	r.write("t", 0, data(150))
+	u.stepAll(t)
+	if got := told(u); got != "150 active" {
+		t.Errorf("with one at 150: %s", got)
+	}
+}
+
 // Partitions that fall idle together rest where they are, whichever is named first.
 func TestIdleTogether(t *testing.T) {
 	t.Parallel()
