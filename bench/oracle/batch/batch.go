@@ -212,28 +212,26 @@ func (b *run) session(r Record) {
 		}
 	}
 	made.in = append(made.in, r)
+	// What is not found is written over, if it has the same bounds.
+	rest = slices.DeleteFunc(rest, func(w *win) bool { return w.key == made.key && w.start == made.start && w.end == made.end })
 	b.windows = append(rest, made)
 	b.store(made.end)
 	b.update(made, made.end)
 }
 
-// found says whether the store of Kafka Streams still shows what is kept under a time.
+// found says whether the store of Kafka Streams still shows to a record what is kept under a time.
 func (b *run) found(at int64) bool {
 	if !b.stored {
 		return true
 	}
-	edge := b.newest - b.retention()
-	if b.c.Emit != Close {
-		edge++
-	}
-	return at >= edge
+	return at > b.newest-b.retention()
 }
 
 // lost says whether a scan of the store of Kafka Streams, which has the record in it already, no longer shows a window or session. For
 // sessions it takes more: the whole segment has to be gone.
 func (b *run) lost(w *win) bool {
 	if b.c.Window != Session {
-		return !b.found(w.start)
+		return w.start < b.newest-b.retention()
 	}
 	segment := max(b.retention()/2, 60_000)
 	return w.end/segment < (b.newest-b.retention())/segment
