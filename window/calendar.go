@@ -84,7 +84,8 @@ func (c Calendar) End(start int64) int64 {
 	}
 }
 
-// The times for which calendars are told apart: before and behind, everything is one window. Within them nothing overflows.
+// The times for which there are calendar windows: what is earlier belongs to none, and what is later to the last. Within them nothing
+// overflows.
 const (
 	firstMilli = -1 << 47 // the year −2490
 	lastMilli  = 1 << 47  // the year 6429

@@ -172,6 +172,7 @@ func TestFrameworkGetsWhatWasConfigured(t *testing.T) {
 		Brokers: []string{"a:1", "b:2"}, AppID: "id", Instance: "me", KeepMembership: true, Workers: 3,
 		CommitInterval: 5 * time.Millisecond, MinCommitInterval: 5 * time.Millisecond, SessionTimeout: 7 * time.Second,
 		TransactionTimeout: 8 * time.Second, TopicTimeout: 9 * time.Second, Guarantee: framework.AtLeastOnce, ReplicationFactor: 3,
+		IdleAfter: neverIdle,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
