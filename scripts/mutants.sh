@@ -39,6 +39,8 @@ simulated=(
 	"mutant_take_back_new     # a retraction has the new value, and not the one that was given"
 	"mutant_closing_forgotten # how far the closing of windows has come is forgotten at a restart"
 	"mutant_discard_nothing   # what was given is not discarded after a correction"
+	"mutant_session_gap_once  # a session closes one gap too early"
+	"mutant_session_part_left # the result of a session that another has absorbed is not taken back"
 	"mutant_deleted_stay      # a restore takes no notice of tombstones"
 )
 seeds=3000

@@ -163,6 +163,9 @@ func (f *folding[K, V, A]) joinPanes(j *joint[K], a A, from trace, closed bool) 
 // under the same key, too, unless the session is of one moment.
 func (f *folding[K, V, A]) tell(j *joint[K], p *sessionHistory, a A, from trace, timing Timing) error {
 	for i := range p.told {
+		if sessionPartLeft && i > 0 {
+			break
+		}
 		t := &p.told[i]
 		same := t.start == j.into.start && t.last == j.into.last
 		out := Record[K, A]{Key: j.of(t.start, t.last), Time: t.last}

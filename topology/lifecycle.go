@@ -290,11 +290,17 @@ func (l *lifecycle) Load(v []int64) error {
 	return l.expire(to, math.MaxInt)
 }
 
-// remove deletes an entry, with what the index has of it.
+// remove deletes an entry, with what the index has of it, and what is remembered of its results: another session may get its bounds.
 func (l *lifecycle) remove(key []byte) error {
+	from, _ := l.kind.Entries()
 	if index, _, ok := l.kind.Index(nil, state.Mutation{Key: key}); ok {
 		if err := l.store.Delete(index.Key); err != nil {
 			return err
+		}
+		if l.panes != nil {
+			if err := l.panes.Delete(key[len(from):]); err != nil {
+				return err
+			}
 		}
 	}
 	return l.store.Delete(key)

@@ -86,6 +86,9 @@ func (s Sessions) Reach(ts, gap int64) int64 { return addSat(ts, gap) }
 // Closed reports whether a session that reaches this far is closed at watermark w:
 // no record that is not late can touch it.
 func (s Sessions) Closed(reach, w int64) bool {
+	if sessionGapOnce {
+		return w == math.MaxInt64 || addSat(reach, s.graceMs) < w
+	}
 	return w == math.MaxInt64 || addSat(reach, s.gapMs+s.graceMs) < w
 }
 
@@ -95,6 +98,9 @@ func (s Sessions) Closed(reach, w int64) bool {
 func (s Sessions) ClosedBelow(w int64) int64 {
 	if w == math.MaxInt64 {
 		return w
+	}
+	if sessionGapOnce {
+		return subSat(w, s.graceMs)
 	}
 	return subSat(w, s.gapMs+s.graceMs)
 }

@@ -118,6 +118,23 @@ func (u *user) add(b *topology.Builder, all []made, i int) {
 		if n.OwnTime {
 			t = t.EventTime(func(r topology.Record[string, string]) time.Time { return time.UnixMilli(oracle.TimeOf(r.Value)) })
 		}
+		if n.Future > 0 {
+			late := window.Drop()
+			if n.Sideline != "" {
+				late = window.Sideline(n.Sideline)
+			}
+			t = t.FutureGuard(ms(n.Future), late)
+		}
+		switch n.Gen {
+		case oracle.Punctuate:
+			t = t.Punctuated(func(r topology.Record[string, string]) (time.Time, bool) {
+				return time.UnixMilli(r.Time - n.Disorder), oracle.Has(r.Value, 'w')
+			})
+		case oracle.Second:
+			t = t.WatermarksBy(func() topology.Generator[string, string] {
+				return &second{disorder: n.Disorder, first: oracle.Unknown, next: oracle.Unknown}
+			})
+		}
 		if n.KeepNulls {
 			t = t.KeepNulls()
 		}
@@ -163,6 +180,10 @@ func (u *user) add(b *topology.Builder, all []made, i int) {
 	case oracle.Changes:
 		up := &u.spec.Nodes[n.In[0]]
 		switch {
+		case up.Joins():
+			out.stream = topology.Map(in.windowed.Stream(), func(k window.Key[string], v string) (string, string) {
+				return fmt.Sprintf("%s@%d-%d", k.Key, k.Start, k.End), v
+			})
 		case !up.Windowed():
 			out.stream = in.table.Stream()
 		case u.spec.Nodes[up.In[0]].Windowed():
@@ -193,7 +214,7 @@ func (u *user) add(b *topology.Builder, all []made, i int) {
 	case oracle.To:
 		switch up := &u.spec.Nodes[n.In[0]]; {
 		case up.Windowed() && u.spec.Nodes[up.In[0]].Windowed():
-			in.twice.To(topology.Topic(n.Name, window.KeySerde(keysOf(&u.spec.Nodes[up.In[0]])).For(definitionOf(up)), str).OnError(p))
+			in.twice.To(topology.Topic(n.Name, window.KeySerde(keysOf(&u.spec.Nodes[up.In[0]])).For(windowsOf(up)), str).OnError(p))
 		case up.Windowed():
 			in.windowed.To(topology.Topic(n.Name, keysOf(up), str).OnError(p))
 		case up.Folds() || up.Kind == oracle.Table:

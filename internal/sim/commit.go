@@ -172,11 +172,11 @@ func (w *world) commit(txn *transaction, f flying) error {
 		w.offsets[at] = offset{s.Offset, wire.EncodeCommit(c)}
 	}
 	t.events = append(t.events, f.events...)
-	cut := oracle.Cut{Events: len(t.events), Due: f.due, Reports: map[string]int64{}}
+	cut := oracle.Cut{Events: len(t.events), Due: f.due, First: !t.made, Reports: map[string]int64{}}
 	for _, r := range f.cut.Reports {
 		cut.Reports[t.part.Sinks[r.Sink].Topic] = r.Watermark
 	}
-	t.cuts = append(t.cuts, cut)
+	t.cuts, t.made = append(t.cuts, cut), true
 	for i, n := range f.status.Total() {
 		t.counts[i] += n - t.counted[i]
 		t.counted[i] = n

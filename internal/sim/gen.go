@@ -58,6 +58,7 @@ type end struct {
 	oneToOne bool // a sideline may write what the task has read
 	matches  bool // has as many partitions as the table
 	past     past
+	behind   bool // a repartition topic
 }
 
 func (g *topologyDraw) chance(percent int) bool { return g.r.IntN(100) < percent }
@@ -99,6 +100,15 @@ func (g *topologyDraw) draw() {
 		if g.chance(60) {
 			n.Disorder = g.time(40)
 		}
+		if g.chance(20) {
+			n.Gen = []string{oracle.Punctuate, oracle.Second}[g.r.IntN(2)]
+		}
+		if n.OwnTime && g.chance(50) {
+			n.Future = 100*g.unit + g.time(200)
+			if g.chance(50) {
+				n.Sideline = g.name("future")
+			}
+		}
 		return n
 	}
 	e := end{node: g.add(source("in", g.parts)), keyed: true, oneToOne: true, matches: true}
@@ -129,7 +139,7 @@ func (g *topologyDraw) draw() {
 	}
 	for range 1 + g.r.IntN(4) {
 		switch {
-		case e.past.back && g.chance(40):
+		case e.past.back && g.chance(60):
 			e = g.sums(e)
 		case e.past.horizon > 0 && g.chance(40):
 			if !e.keyed {
@@ -160,7 +170,7 @@ func (g *topologyDraw) to(node int) {
 func (g *topologyDraw) merge(a, b end) end {
 	return end{
 		node: g.add(oracle.Node{Kind: oracle.Merge, In: []int{a.node, b.node}}), keyed: a.keyed && b.keyed, oneToOne: a.oneToOne && b.oneToOne,
-		matches: a.matches && b.matches, past: a.past.or(b.past),
+		matches: a.matches && b.matches, past: a.past.or(b.past), behind: a.behind || b.behind,
 	}
 }
 
@@ -182,7 +192,7 @@ func (g *topologyDraw) repartition(e end) end {
 			n.Parts = 1 + int32(g.r.IntN(3))
 		}
 	}
-	return end{node: g.add(n), keyed: true, oneToOne: true, matches: n.Parts == 0, past: e.past}
+	return end{node: g.add(n), keyed: true, oneToOne: true, matches: n.Parts == 0, past: e.past, behind: true}
 }
 
 // stage adds an operator of some weight.
@@ -354,6 +364,8 @@ func (d *scheduleDraw) push(n *oracle.Node) {
 	switch {
 	case d.chance(2):
 		d.at += 200*d.unit + d.time(300)
+	case d.r.IntN(300) == 0:
+		d.at += day
 	case d.r.IntN(600) == 0:
 		d.at += 1_000_000_000_000
 	}
@@ -369,14 +381,23 @@ func (d *scheduleDraw) push(n *oracle.Node) {
 	if d.chance(25) {
 		v += string(letters[d.r.IntN(len(letters))])
 	}
+	if n.Gen == oracle.Punctuate && d.chance(40) {
+		v += "w"
+	}
 	op := Op{Do: Push, Topic: n.Name, Part: part, At: at}
 	mayBeBad := n.Policy != oracle.Fail && (n.Policy != oracle.Inherit || d.c.Spec.Policy != oracle.Fail && d.c.Spec.Policy != oracle.Inherit)
 	if mayBeBad && d.chance(3) {
 		at = -5
 	}
 	if n.OwnTime {
-		v += fmt.Sprint("@", at)
 		op.At = int64(d.r.IntN(1000))
+		if n.Future > 0 {
+			op.At = max(0, at)
+			if d.chance(5) {
+				at = op.At + n.Future - d.unit + d.time(200)
+			}
+		}
+		v += fmt.Sprint("@", at)
 	} else {
 		op.At = at
 	}

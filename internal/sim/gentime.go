@@ -26,7 +26,11 @@ func (p past) behindTotal() past { return past{horizon: p.horizon, fronts: p.fro
 func (p past) needs(n *oracle.Node) (need int64) {
 	for i := range p.fronts {
 		f := &p.fronts[i]
-		need = max(need, window.Behind(definitionOf(f), definitionOf(n), f.Correct)-n.Grace)
+		if f.Joins() || n.Joins() {
+			need = max(need, f.Correct)
+			continue
+		}
+		need = max(need, window.Behind(windowsOf(f), windowsOf(n), f.Correct)-n.Grace)
 	}
 	return need
 }
@@ -54,14 +58,15 @@ func (g *topologyDraw) calendar() {
 
 // aggregate adds an aggregate, or two of which the second has the windows of the first for keys.
 func (g *topologyDraw) aggregate(e end) end {
-	node, past := g.fold(e, g.chance(80))
+	node, past := g.fold(e, g.chance(80), false)
 	n := &g.spec.Nodes[node]
-	if n.Windowed() && g.chance(25) {
+	if n.Windowed() && !n.Joins() && g.chance(25) {
 		g.to(node)
-		node, past = g.fold(end{node: node, past: past}, true)
+		node, past = g.fold(end{node: node, past: past, behind: true}, true, true)
 	}
 	g.to(node)
 	windowed := g.spec.Nodes[node].Windowed()
+	e.behind = e.behind || windowed
 	e.node, e.keyed, e.oneToOne, e.past = g.add(oracle.Node{Kind: oracle.Changes, In: []int{node}}), !windowed, false, past
 	return e
 }
@@ -71,11 +76,11 @@ func (g *topologyDraw) sums(e end) end {
 	e = g.repartition(e)
 	e.node = g.add(g.failing(oracle.Node{Kind: oracle.Total, In: []int{e.node}, Name: g.name("agg"), Accept: e.past.upserts}))
 	g.to(e.node)
-	return end{node: g.add(oracle.Node{Kind: oracle.Changes, In: []int{e.node}}), keyed: true, matches: e.matches, past: e.past.behindTotal()}
+	return end{node: g.add(oracle.Node{Kind: oracle.Changes, In: []int{e.node}}), keyed: true, matches: e.matches, past: e.past.behindTotal(), behind: true}
 }
 
 // fold adds one aggregate.
-func (g *topologyDraw) fold(e end, windowed bool) (node int, p past) {
+func (g *topologyDraw) fold(e end, windowed, inner bool) (node int, p past) {
 	kinds := []oracle.Kind{oracle.Aggregate, oracle.Aggregate, oracle.Reduce, oracle.OrDelete, oracle.Total, oracle.Total}
 	n := oracle.Node{Kind: kinds[g.r.IntN(len(kinds))], In: []int{e.node}, Name: g.name("agg")}
 	if e.past.back {
@@ -85,7 +90,11 @@ func (g *topologyDraw) fold(e end, windowed bool) (node int, p past) {
 	p = e.past.behindTotal()
 	if windowed {
 		p = past{}
-		g.windows(&n)
+		if !e.past.back && !inner && g.chance(22) {
+			g.sessions(&n)
+		} else {
+			g.windows(&n)
+		}
 		if g.chance(40) {
 			n.Correct, n.Retract = g.unit+g.time(150), g.chance(50)
 		}
@@ -97,6 +106,7 @@ func (g *topologyDraw) fold(e end, windowed bool) (node int, p past) {
 			}
 		}
 		g.emission(&n)
+		n.ByChannel = !e.behind && g.chance(25)
 		if e.oneToOne && g.chance(55) {
 			n.Sideline = g.name("late")
 		}
@@ -108,6 +118,17 @@ func (g *topologyDraw) fold(e end, windowed bool) (node int, p past) {
 		}
 	}
 	return g.add(g.failing(n)), p
+}
+
+// sessions draws sessions. Their aggregates have to merge.
+func (g *topologyDraw) sessions(n *oracle.Node) {
+	n.Win, n.Size, n.Grace = oracle.Sessions, 2*g.unit+g.time(20), g.time(20)
+	if g.chance(40) {
+		n.Win = oracle.SessionsBy
+	}
+	if n.Kind = oracle.Reduce; g.chance(60) {
+		n.Kind = oracle.Total
+	}
 }
 
 // windows draws windows.
@@ -126,7 +147,7 @@ func (g *topologyDraw) windows(n *oracle.Node) {
 		n.Advance = max(g.unit, n.Size/(1+int64(g.r.IntN(4)))-g.time(3))
 	case k < 87:
 		n.Win, n.Advance = oracle.Gaps, n.Size+g.unit+g.time(40)
-	case k < 95:
+	case k < 94:
 		n.Win, n.Size, n.Advance = oracle.Global, 0, 0
 		return // without grace
 	}
@@ -153,7 +174,7 @@ func (g *topologyDraw) emission(n *oracle.Node) {
 	case g.chance(30):
 		n.Retracting = true
 	case g.chance(35):
-		n.Discard = !n.Retract
+		n.Discard = !n.Retract && !n.Joins()
 	}
 	n.OnClose = !n.Final && (n.Early == 0 && n.EarlyCount == 0 || g.chance(20))
 }

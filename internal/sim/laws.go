@@ -28,7 +28,7 @@ func (w *world) laws(results map[*task]*oracle.Result) error {
 				return err
 			}
 			topic := w.c.Spec.Written(i)
-			if n.Kind != oracle.Total || topic == "" {
+			if n.Kind != oracle.Total || topic == "" || n.Joins() && !n.TakesBack() {
 				continue
 			}
 			net, err := w.net(t, n, topic)
@@ -48,8 +48,8 @@ func (w *world) laws(results map[*task]*oracle.Result) error {
 		if n.Kind != oracle.Total || n.Windowed() {
 			continue
 		}
-		from := w.c.Spec.Totals(i)
-		if from < 0 || !whole[i] || !whole[from] || !w.c.Spec.Nodes[from].TakesBack() || w.c.Spec.Written(from) == "" {
+		from, way := w.c.Spec.Totals(i)
+		if from < 0 || slices.ContainsFunc(way, func(i int) bool { return !whole[i] }) || !w.c.Spec.Nodes[from].TakesBack() || w.c.Spec.Written(from) == "" {
 			continue
 		}
 		sum := ""
@@ -99,6 +99,16 @@ func (w *world) net(t *task, n *oracle.Node, topic string) (map[string]string, e
 func (w *world) conserved(t *task, node int, res *oracle.Result, net map[string]string) error {
 	n := &w.c.Spec.Nodes[node]
 	w.seen.Laws++
+	if n.Joins() { // they grow together: all of them say what went into all
+		all := ""
+		for _, v := range net {
+			all = oracle.Plus(all, v)
+		}
+		if want := res.Accepted[node]["all"]; !n.Closes() && all != want {
+			return differ("task %s: what has gone into %s is %q, and its results say %q", t.id, n.Name, want, all)
+		}
+		return nil
+	}
 	for k, want := range res.Accepted[node] {
 		if n.Closes() && !n.ClosedAt(oracle.StartOf(k), res.Watermarks[node]) {
 			continue // it has yet to say so
@@ -116,7 +126,7 @@ func (w *world) comeIn(t *task, node int, res *oracle.Result) error {
 	n := &w.c.Spec.Nodes[node]
 	source := n.In[0]
 	src := &w.c.Spec.Nodes[source]
-	if src.Kind != oracle.Source || n.Advance != n.Size {
+	if src.Kind != oracle.Source || n.Advance != n.Size && !n.Joins() {
 		return nil
 	}
 	for _, i := range t.part.sub.Nodes {
@@ -133,7 +143,11 @@ func (w *world) comeIn(t *task, node int, res *oracle.Result) error {
 		if e.Control || !e.committed() || e.Key == nil || e.Value == nil || oracle.Undecodable(string(e.Value)) {
 			continue
 		}
-		if at := e.Time; !src.OwnTime && at >= 0 || src.OwnTime && oracle.TimeOf(string(e.Value)) >= 0 {
+		at := e.Time
+		if src.OwnTime {
+			at = oracle.TimeOf(string(e.Value))
+		}
+		if at >= 0 && !src.TooFarAhead(at, e.Time) {
 			came++
 		}
 	}
@@ -141,7 +155,7 @@ func (w *world) comeIn(t *task, node int, res *oracle.Result) error {
 	for _, v := range res.Accepted[node] {
 		in += oracle.CountOf(v)
 	}
-	late := t.reason("late-dropped") + t.reason("late-sidelined") + t.reason("future-dropped") + t.reason("future-sidelined")
+	late := t.reason("late-dropped") + t.reason("late-sidelined")
 	if in+late != came {
 		return differ("task %s: %d records have come to %s, %d are in its windows and %d were late", t.id, came, n.Name, in, late)
 	}

@@ -20,12 +20,13 @@ func (w *world) make(t *task) error {
 	if err := w.restoreStores(t); err != nil {
 		return err
 	}
-	t.rec = &recorder{}
+	t.rec = &recorder{spec: &w.c.Spec}
 	cfg, err := w.engineConfig(t)
 	if err != nil {
 		return differ("task %s: %w", t.id, err)
 	}
 	w.user.making = t.rec
+	t.made = false
 	t.counted, t.taken = engine.Counts{}, 0
 	t.txn = cfg.Txn
 	if t.run, err = engine.New(cfg); err != nil {
@@ -42,12 +43,25 @@ func (w *world) make(t *task) error {
 // checkStore holds what r has of a store, from one key on, to what was committed, from another one on.
 func (t *task) checkStore(i int, r state.Reader, from, committedFrom, how string) error {
 	got, committed := map[string]string{}, map[string]string{}
+	kind, index := t.part.Stores[i].Kind, map[string]int{} // each key of it has to be there once from either side
 	for e, err := range r.Scan(i, nil, nil) {
 		if err != nil {
 			return difference{err}
 		}
+		if kind.Local(e.Key) {
+			index[string(e.Key)]++
+			continue
+		}
+		if of, _, ok := kind.Index(nil, state.Mutation{Key: e.Key}); ok {
+			index[string(of.Key)] += 2
+		}
 		if string(e.Key) >= from {
 			got[string(e.Key)] = string(e.Value)
+		}
+	}
+	for k, n := range index {
+		if n != 3 {
+			return differ("task %s: store %s %s with an index that does not agree with it: %q (1: of nothing, 2: missing)", t.id, t.part.Stores[i].Name, how, k)
 		}
 	}
 	for k, v := range t.stores[i] {
@@ -133,6 +147,7 @@ type recorder struct {
 	sources []*watched
 	tables  map[int]int64 // source: the offset of its last record that has to be taken before the streams start
 	err     error
+	spec    *oracle.Spec
 }
 
 // readTo says which record of a table is the last that streams wait for.
@@ -160,8 +175,12 @@ func (r *recorder) wrap(p *part) *graph.SubTopology {
 			s := &watched{Entry: e, r: r, plan: i, source: p.index[i], taken: -1, table: p.Sources[i].Table}
 			r.sources = append(r.sources, s)
 			in.Entries[i] = s
+			s.node = &r.spec.Nodes[p.sub.Sources[p.index[i]]]
 			if k, ok := e.(graph.Keeper); ok {
 				in.Entries[i] = keeper{s, k}
+			}
+			if g, ok := e.(graph.Generator); ok && p.Sources[i].Generates {
+				in.Entries[i] = generator{s, g}
 			}
 		}
 		return in, nil
@@ -175,6 +194,7 @@ type watched struct {
 	r      *recorder
 	plan   int // index in the plan
 	source int // index in the oracle's sub
+	node   *oracle.Node
 	table  bool
 	raw    *graph.Raw
 	ready  bool // the head is decoded and waits
@@ -187,10 +207,15 @@ type keeper struct {
 	graph.Keeper
 }
 
+type generator struct {
+	*watched
+	graph.Generator
+}
+
 func (s *watched) Head(raw *graph.Raw) (int64, error) {
 	at, err := s.Entry.Head(raw)
 	s.raw, s.at, s.ready = raw, at, true
-	if err != nil || at < 0 && at != graph.NoTime {
+	if err != nil || at < 0 && at != graph.NoTime || s.node.TooFarAhead(at, raw.Time) {
 		s.took() // it goes no further
 	}
 	return at, err

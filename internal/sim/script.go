@@ -56,8 +56,8 @@ func (c *Case) String() string {
 			b.WriteString(" in=" + strings.Join(in, ","))
 		}
 		fields("name", n.Name, "store", n.Store, "parts", n.Parts, "disorder", n.Disorder, "own-time", n.OwnTime,
-			"keep-nulls", n.KeepNulls, "win", n.Win, "zone", n.Zone, "first", n.First, "size", n.Size, "advance", n.Advance, "grace", n.Grace, "sideline", n.Sideline, "on-close", n.OnClose, "final", n.Final,
-			"correct", n.Correct, "retract", n.Retract, "early", n.Early, "early-count", n.EarlyCount, "discard", n.Discard, "retracting", n.Retracting, "accept", n.Accept,
+			"keep-nulls", n.KeepNulls, "future", n.Future, "gen", n.Gen, "win", n.Win, "zone", n.Zone, "first", n.First, "size", n.Size, "advance", n.Advance, "grace", n.Grace, "sideline", n.Sideline, "on-close", n.OnClose, "final", n.Final,
+			"correct", n.Correct, "retract", n.Retract, "early", n.Early, "early-count", n.EarlyCount, "discard", n.Discard, "retracting", n.Retracting, "accept", n.Accept, "by-channel", n.ByChannel,
 			"bad", n.Bad, "panic", n.Panic, "policy", n.Policy, "every", n.Every, "wall", n.Wall, "limit", n.Limit)
 	}
 	b.WriteString("----\n")
@@ -193,10 +193,10 @@ func (c *Case) command(cmd string, a args, body []string) error {
 func parseNode(kind string, a args) oracle.Node {
 	n := oracle.Node{
 		Kind: oracle.Kind(kind), Name: a["name"], Store: a["store"], Parts: int32(a.num("parts")), Disorder: a.num("disorder"),
-		OwnTime: a.is("own-time"), KeepNulls: a.is("keep-nulls"), Size: a.num("size"), Advance: a.num("advance"), Grace: a.num("grace"),
+		OwnTime: a.is("own-time"), KeepNulls: a.is("keep-nulls"), Future: a.num("future"), Gen: a["gen"], Size: a.num("size"), Advance: a.num("advance"), Grace: a.num("grace"),
 		Sideline: a["sideline"], OnClose: a.is("on-close"), Panic: a.is("panic"), Policy: oracle.Policy(a["policy"]), Every: a.num("every"), Wall: a.num("wall"),
 		Limit: int(a.num("limit")), Win: a["win"], Zone: a["zone"], First: int(a.num("first")), Final: a.is("final"), Correct: a.num("correct"), Retract: a.is("retract"),
-		Early: a.num("early"), EarlyCount: int(a.num("early-count")), Discard: a.is("discard"), Retracting: a.is("retracting"), Accept: a.is("accept"),
+		Early: a.num("early"), EarlyCount: int(a.num("early-count")), Discard: a.is("discard"), Retracting: a.is("retracting"), Accept: a.is("accept"), ByChannel: a.is("by-channel"),
 	}
 	if a.is("bad") {
 		n.Bad = a["bad"][0]

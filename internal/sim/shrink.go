@@ -146,7 +146,7 @@ func (s *shrinker) fields() {
 			func(n *oracle.Node) { n.Bad, n.Panic = 0, false }, func(n *oracle.Node) { n.Policy = oracle.Inherit }, func(n *oracle.Node) { n.Disorder = 0 },
 			func(n *oracle.Node) { n.KeepNulls = false }, func(n *oracle.Node) { n.Sideline = "" }, func(n *oracle.Node) { n.OnClose = false },
 			func(n *oracle.Node) { n.Grace = 0 }, func(n *oracle.Node) { n.Advance = n.Size }, func(n *oracle.Node) { n.Correct, n.Retract = 0, false }, func(n *oracle.Node) { n.Early = 0 }, func(n *oracle.Node) { n.EarlyCount = 0 },
-			func(n *oracle.Node) { n.Discard = false }, func(n *oracle.Node) { n.Retracting = false }, func(n *oracle.Node) { plainWindows(n) }, func(n *oracle.Node) { n.Limit = 0 }, func(n *oracle.Node) { n.Wall = 0 }, func(n *oracle.Node) { n.Every = 0 },
+			func(n *oracle.Node) { n.Discard = false }, func(n *oracle.Node) { n.Retracting = false }, func(n *oracle.Node) { plainWindows(n) }, func(n *oracle.Node) { n.Future, n.Gen = 0, "" }, func(n *oracle.Node) { n.Limit = 0 }, func(n *oracle.Node) { n.Wall = 0 }, func(n *oracle.Node) { n.Every = 0 },
 		} {
 			c := *s.best
 			c.Spec.Nodes = slices.Clone(c.Spec.Nodes)

@@ -13,10 +13,10 @@ import (
 	"github.com/headrace/headrace/internal/wire"
 )
 
-// A few hundred of what `make simulate` runs thousands of.
+// The first thousand of what `make simulate` runs thousands of.
 func TestSeedsDoNotDiffer(t *testing.T) {
 	t.Parallel()
-	covered, found, err := Seeds(1_000_000, 300, 3)
+	covered, found, err := Seeds(0, 1000, 3)
 	if err != nil {
 		t.Fatal(err)
 	}

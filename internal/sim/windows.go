@@ -29,7 +29,17 @@ func (g gaps) Validate() error        { return nil }
 func (g gaps) String() string         { return fmt.Sprintf("gaps(%d of %d)", g.size, g.advance) }
 
 // definitionOf is what a node's windows are in the DSL.
-func definitionOf(n *oracle.Node) window.Windows {
+func definitionOf(n *oracle.Node) window.Definition {
+	switch n.Win {
+	case oracle.Sessions:
+		return window.Session(ms(n.Size)).Grace(ms(n.Grace))
+	case oracle.SessionsBy:
+		return window.SessionBy(func(v string) time.Duration { return ms(oracle.GapOf(v, n.Size)) }, ms(n.Size)).Grace(ms(n.Grace))
+	}
+	return windowsOf(n)
+}
+
+func windowsOf(n *oracle.Node) window.Windows {
 	calendar := func(make func(*time.Location) window.Calendar) window.Windows {
 		loc, err := time.LoadLocation(n.Zone)
 		if err != nil {
@@ -62,14 +72,20 @@ func lateOf(n *oracle.Node) window.Late {
 		if n.Retract {
 			c = c.Retract()
 		}
-		return c.Otherwise(late)
+		late = c.Otherwise(late)
+	}
+	if n.ByChannel {
+		late = late.LateBy(window.Channel)
 	}
 	return late
 }
 
 // keysOf is how the keys of a node's windows are written.
-func keysOf(n *oracle.Node) window.KeyCodec[string] {
-	return window.KeySerde(serde.String()).For(definitionOf(n))
+func keysOf(n *oracle.Node) serde.Serde[window.Key[string]] {
+	if n.Joins() {
+		return window.SessionKeySerde(serde.String())
+	}
+	return window.KeySerde(serde.String()).For(windowsOf(n))
 }
 
 func fold[K any](u *user, i int, g topology.Grouped[K, string]) topology.Table[K, string] {
@@ -104,7 +120,33 @@ func fold[K any](u *user, i int, g topology.Grouped[K, string]) topology.Table[K
 		return topology.AggregateWith(g, n.Name, str, topology.Aggregator[string, string]{
 			Add:      func(a, v string) string { u.mustPanic(i, v); return oracle.Plus(a, v) },
 			Subtract: func(a, v string) string { u.mustPanic(i, v); return oracle.Minus(a, v) },
+			Merge:    oracle.Plus,
 		}, opts...)
 	}
 	return topology.Aggregate(g, n.Name, str, add, opts...)
+}
+
+// second makes the watermark of the second largest time, which it has to remember.
+type second struct{ disorder, first, next int64 }
+
+func (s *second) Observe(r topology.Record[string, string]) time.Time {
+	switch {
+	case r.Time > s.first:
+		s.first, s.next = r.Time, s.first
+	case r.Time > s.next:
+		s.next = r.Time
+	}
+	if s.next == oracle.Unknown {
+		return time.Time{}
+	}
+	return time.UnixMilli(s.next - s.disorder)
+}
+
+func (s *second) Save(dst []int64) []int64 { return append(dst, s.first, s.next) }
+
+func (s *second) Load(state []int64) error {
+	if len(state) == 2 {
+		s.first, s.next = state[0], state[1]
+	}
+	return nil
 }

@@ -81,6 +81,7 @@ type task struct {
 	rec     *recorder
 	fed     []int64 // next offset to push, of each source
 	counted engine.Counts
+	made    bool  // this incarnation has committed
 	taken   int64 // records that this incarnation has processed and committed
 
 	// What has been committed.

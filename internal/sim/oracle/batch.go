@@ -56,7 +56,9 @@ const (
 type Cut struct {
 	Events int
 	// Due are the names of the operators for which the last event has made more due than was done.
-	Due     []string
+	Due []string
+	// First says that it is the first since the task was made: what was due has been told by then, and is only looked at again.
+	First   bool
 	Reports map[string]int64
 }
 
@@ -98,6 +100,8 @@ type Result struct {
 	Watermarks []int64
 	// Panes are the windows that may have something in the store of panes, by the name of the aggregate.
 	Panes map[string]map[string]bool
+	// Gone are sessions that need not be in the stores any more.
+	Gone map[string]map[string]Entry
 	// Saw is how often the task has met each thing of event time.
 	Saw map[string]int64
 }
@@ -109,12 +113,13 @@ func WindowKey(start int64, key string) string { return fmt.Sprintf("%016x %s", 
 func Run(in Input) (*Result, error) {
 	b := &batch{Input: in, res: &Result{
 		Stores: map[string]map[string]Entry{}, Counts: map[string]int64{}, Accepted: map[int]map[string]string{}, Panes: map[string]map[string]bool{},
-		Saw: map[string]int64{},
+		Saw: map[string]int64{}, Gone: map[string]map[string]Entry{},
 	}, sent: map[string]int64{}, aside: map[int]bool{}}
 	n := len(in.Spec.Nodes)
 	b.down = make([][]int, n)
 	b.w, b.out, b.edges = make([]int64, n), make([]int64, n), make([]int64, n)
 	b.due, b.was, b.round = make([]int64, n), make([]int64, n), make([]int64, n)
+	b.sessions, b.past = make([][]*session, n), make([][]*session, n)
 	b.divides, b.hist = make([]windows, n), make([]map[string]history, n)
 	for i := range n {
 		b.down[i] = in.Spec.Down(i)
@@ -128,7 +133,7 @@ func Run(in Input) (*Result, error) {
 	}
 	b.sources = make([]source, len(in.Sub.Sources))
 	for i := range b.sources {
-		b.sources[i] = source{node: in.Sub.Sources[i], max: Unknown, w: Unknown, next: Unknown}
+		b.sources[i] = source{node: in.Sub.Sources[i], max: Unknown, second: Unknown, w: Unknown, next: Unknown}
 		if in.Logs[i] == nil && in.Spec.Nodes[b.sources[i].node].Kind != Table {
 			b.sources[i].w = math.MaxInt64
 		}
@@ -162,6 +167,20 @@ func Run(in Input) (*Result, error) {
 		for k := range b.hist[i] {
 			m[k] = true
 		}
+		for _, s := range b.sessions[i] {
+			n := b.node(i)
+			k := SessionKey(s.start, s.end(n), s.key)
+			b.res.Stores[n.Name][k], m[k] = Entry{s.last, s.value}, true
+		}
+		for _, s := range b.past[i] { // they may be there for a quarter of a gap longer
+			if n := b.node(i); !b.sessionOver(s, b.w[i], n.Size+n.Grace+n.Correct+n.Size/4+1) {
+				k := SessionKey(s.start, s.end(n), s.key)
+				if b.res.Gone[n.Name] == nil {
+					b.res.Gone[n.Name] = map[string]Entry{}
+				}
+				b.res.Gone[n.Name][k], m[k] = Entry{s.last, s.value}, true
+			}
+		}
 		b.res.Panes[in.Spec.Nodes[i].Name] = m
 	}
 	return b.res, b.finished()
@@ -172,6 +191,7 @@ type source struct {
 	node     int
 	at       int // index into the log
 	max, w   int64
+	second   int64 // largest time
 	next     int64 // what w has to become
 	channels map[int32]int64
 	writers  int32
@@ -188,6 +208,8 @@ type batch struct {
 	// was is the watermark at which windows were closed last, round the time of the last early results.
 	was, round []int64
 	divides    []windows
+	sessions   [][]*session
+	past       [][]*session         // that are gone
 	hist       []map[string]history // of each node's windows that have given a result, or may
 	sent       map[string]int64
 
@@ -247,10 +269,28 @@ func (b *batch) event(e Event) error {
 	b.res.Taken++
 	at, ok := b.take(e.Source, r)
 	if ok && !repartition && at != NoTime {
-		s.max = max(s.max, at)
-		s.next = s.max - b.node(s.node).Disorder
+		s.observe(b.node(s.node), at, string(r.Value))
+		b.saw(SawPunctuated, b.node(s.node).Gen == Punctuate)
+		b.saw(SawSecond, b.node(s.node).Gen == Second)
 	}
 	return nil
+}
+
+// observe is what a record makes of the watermark.
+func (s *source) observe(n *Node, at int64, v string) {
+	if at > s.max {
+		s.max, s.second = at, s.max
+	} else {
+		s.second = max(s.second, at)
+	}
+	switch {
+	case n.Gen == Punctuate && Has(v, 'w'):
+		s.next = max(s.next, at-n.Disorder)
+	case n.Gen == Second && s.second != Unknown:
+		s.next = s.second - n.Disorder
+	case n.Gen == "":
+		s.next = s.max - n.Disorder
+	}
 }
 
 // unheard says that a record should have moved the watermark and did not.
@@ -311,6 +351,10 @@ func (b *batch) take(index int, r *Record) (at int64, ok bool) {
 		keep(true)
 		return at, false
 	}
+	if n.TooFarAhead(at, r.Time) {
+		b.ahead(index, r, at)
+		return at, false
+	}
 	rc.value = string(r.Value)
 	if n.Repartitions() {
 		rc.pane, rc.hidden = heard(r.Headers)
@@ -334,6 +378,25 @@ func (b *batch) take(index int, r *Record) (at int64, ok bool) {
 		keep(false)
 	}
 	return at, true
+}
+
+// ahead leaves out a record that is too far in the future.
+func (b *batch) ahead(index int, r *Record, at int64) {
+	b.res.Counts["future"]++
+	b.saw(SawFuture, true)
+	n := b.node(b.sources[index].node)
+	if n.Sideline == "" {
+		return
+	}
+	h := append(slices.Clone(r.Headers), Header{"x-late-reason", "future"})
+	if w := b.sources[index].w; w != Unknown {
+		h = append(h, Header{"x-late-watermark", strconv.FormatInt(w, 10)})
+	}
+	h = append(h, Header{"x-origin-topic", n.Name}, Header{"x-origin-partition", strconv.Itoa(int(b.Partition))},
+		Header{"x-origin-offset", strconv.FormatInt(r.Offset, 10)}, Header{"x-event-time", strconv.FormatInt(at, 10)})
+	b.res.Outputs = append(b.res.Outputs, Output{
+		Topic: n.Sideline, PartitionKey: r.Key, Record: Record{Key: r.Key, Value: r.Value, Time: r.Time, Headers: h},
+	})
 }
 
 // failure is a node that fails.
@@ -458,6 +521,7 @@ func (b *batch) cut(c Cut, before map[string]int64) error {
 		switch {
 		case !waits:
 		case sent == want: // before a restart; it only has to look again
+		case c.First && got == want:
 		case !ticks || got == before[topic]: // a tick by the wall clock holds nothing back
 			want = before[topic]
 		}
@@ -502,6 +566,9 @@ func (b *batch) finished() error {
 	}
 	return nil
 }
+
+// timeOf reads what bytesOf wrote.
+func timeOf(s string) int64 { return int64(binary.BigEndian.Uint64([]byte(s))) }
 
 // bytesOf is how a windowed key on a topic has its start, behind the key.
 func bytesOf(start int64) string {

@@ -34,15 +34,18 @@ func (s *Spec) Written(node int) string {
 	return ""
 }
 
-// Totals finds the windowed total whose results a total of plain keys sums up, each once: -1 if there is none such.
-func (s *Spec) Totals(node int) int {
+// Totals finds the windowed total whose results a total of plain keys sums up, each once, and all that is between, the two included. It is
+// -1 if there is none such.
+func (s *Spec) Totals(node int) (from int, way []int) {
+	way = []int{node}
 	for i := s.Nodes[node].In[0]; ; i = s.Nodes[i].In[0] {
 		n := &s.Nodes[i]
+		way = append(way, i)
 		switch {
 		case n.Kind == Total && n.Windowed():
-			return i
+			return i, way
 		case !slices.Contains([]Kind{Changes, MapValues, Repartition, GroupBy}, n.Kind):
-			return -1
+			return -1, nil
 		}
 	}
 }

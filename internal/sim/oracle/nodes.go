@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"strconv"
@@ -113,8 +112,12 @@ func (b *batch) push(node int, r rec) error {
 			b.count("null-value")
 			return nil
 		}
+		if b.node(n.In[0]).Joins() {
+			r.key += fmt.Sprintf("@%d-%d", timeOf(r.starts[8:]), timeOf(r.starts[:8]))
+			r.starts = ""
+		}
 		for ; r.starts != ""; r.starts = r.starts[8:] {
-			r.key += fmt.Sprint("@", int64(binary.BigEndian.Uint64([]byte(r.starts))))
+			r.key += fmt.Sprint("@", timeOf(r.starts))
 		}
 		return b.next(node, r)
 	case GroupBy:
@@ -132,9 +135,12 @@ func (b *batch) push(node int, r rec) error {
 			key = []byte(r.key)
 		}
 		if up := b.node(n.In[0]); up.Windowed() {
-			whole := r.key + r.starts
+			whole, tail := r.key+r.starts, 8
+			if up.Joins() {
+				tail = 16
+			}
 			b.limit(node, r, len(whole))
-			b.write(n.Name, r, []byte(whole), []byte(whole[:len(whole)-8]))
+			b.write(n.Name, r, []byte(whole), []byte(whole[:len(whole)-tail]))
 		} else {
 			b.limit(node, r, len(key))
 			b.write(n.Name, r, key, key)
@@ -194,13 +200,18 @@ func (b *batch) late(node int, r rec, missed []int64, took bool) {
 	}
 	b.aside[node] = true
 	b.count("late-sidelined")
+	w := b.judge(node)
 	raw, num := b.raw, func(n int64) string { return strconv.FormatInt(n, 10) }
 	h := append(slices.Clone(raw.Headers),
 		Header{"x-late-reason", "window-closed"}, Header{"x-late-operator", n.Name},
-		Header{"x-late-watermark", num(b.w[node])}, Header{"x-late-partial", strconv.FormatBool(took)})
+		Header{"x-late-watermark", num(w)}, Header{"x-late-partial", strconv.FormatBool(took)})
 	for _, s := range missed {
-		h = append(h, Header{"x-late-window-start", num(s)}, Header{"x-late-window-end", num(b.windows(node).end(s))},
-			Header{"x-late-by-ms", num(b.w[node] - b.windows(node).end(s) - n.Grace)})
+		end := s + n.Size
+		if !n.Joins() {
+			end = b.windows(node).end(s)
+		}
+		h = append(h, Header{"x-late-window-start", num(s)}, Header{"x-late-window-end", num(end)},
+			Header{"x-late-by-ms", num(w - end - n.Grace)})
 	}
 	h = append(h, Header{"x-origin-topic", b.node(b.Sub.Sources[b.source]).Name}, Header{"x-origin-partition", num(int64(b.Partition))},
 		Header{"x-origin-offset", num(raw.Offset)}, Header{"x-event-time", num(r.time)})
@@ -268,6 +279,8 @@ func (b *batch) settle() {
 			b.w[i], b.out[i] = low, low
 			switch {
 			case low == Unknown:
+			case n.Joins():
+				b.closeSessions(i)
 			case n.Windowed():
 				b.close(i)
 			case n.Every > 0:

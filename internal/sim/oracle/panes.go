@@ -73,9 +73,9 @@ func (b *batch) closed(node int, start int64) bool {
 	return b.w[node] != Unknown && b.w[node] >= plus(b.windows(node).end(start), b.node(node).Grace)
 }
 
-func (b *batch) gone(node int, start int64) bool {
+func (b *batch) gone(node int, start, w int64) bool {
 	n := b.node(node)
-	return b.w[node] != Unknown && b.w[node] >= plus(b.windows(node).end(start), n.Grace+n.Correct)
+	return w != Unknown && w >= plus(b.windows(node).end(start), n.Grace+n.Correct)
 }
 
 // aggregate adds a record to all windows that hold it and are not gone.
@@ -84,11 +84,14 @@ func (b *batch) aggregate(node int, r rec) error {
 	if !n.Windowed() {
 		return b.fold(node, r, r.key, false)
 	}
+	if n.Joins() {
+		return b.join(node, r)
+	}
 	var missed []int64
-	took := false
+	took, judge := false, b.judge(node)
 	starts := b.windows(node).of(r.time)
 	for _, start := range starts {
-		if b.gone(node, start) {
+		if b.gone(node, start, judge) {
 			missed = append(missed, start)
 			continue
 		}
@@ -275,12 +278,12 @@ func (b *batch) close(node int) {
 	}
 	b.was[node] = w
 	for k := range store {
-		if start, _, _ := b.split(node, k); b.gone(node, start) {
+		if start, _, _ := b.split(node, k); b.gone(node, start, w) {
 			delete(store, k)
 		}
 	}
 	for k := range b.hist[node] {
-		if start, _, _ := b.split(node, k); b.gone(node, start) {
+		if start, _, _ := b.split(node, k); b.gone(node, start, w) {
 			delete(b.hist[node], k)
 		}
 	}
@@ -296,13 +299,7 @@ func (b *batch) close(node int) {
 // early gives results of what is open and has changed, when the watermark has passed a multiple of Early.
 func (b *batch) early(node int) {
 	n := b.node(node)
-	passed := b.w[node] / n.Early * n.Early
-	for passed > b.w[node] {
-		passed -= n.Early
-	}
-	was := b.round[node]
-	b.round[node] = passed
-	if was == Unknown || was == passed {
+	if !b.passes(node) {
 		return
 	}
 	for _, k := range sorted(b.hist[node]) {
@@ -324,6 +321,27 @@ func (b *batch) early(node int) {
 			b.hist[node][k] = h
 		}
 	}
+}
+
+// passes says whether the watermark has passed a multiple of Early since it was last asked.
+func (b *batch) passes(node int) bool {
+	n := b.node(node)
+	passed := b.w[node] / n.Early * n.Early
+	for passed > b.w[node] {
+		passed -= n.Early
+	}
+	was := b.round[node]
+	b.round[node] = passed
+	return was != Unknown && was != passed
+}
+
+// judge is the watermark by which the record in hand is late.
+func (b *batch) judge(node int) int64 {
+	if b.node(node).ByChannel && b.raw != nil {
+		b.saw(SawChannel, b.sources[b.source].w > b.w[node])
+		return max(b.w[node], b.sources[b.source].w)
+	}
+	return b.w[node]
 }
 
 // accept keeps what has gone into a window, for the law that what goes in comes out.

@@ -66,6 +66,8 @@ type Node struct {
 
 	Disorder           int64
 	OwnTime, KeepNulls bool
+	Future             int64  // how far ahead of the broker's time records may be, 0 for any; Sideline is for those that are further
+	Gen                string // what makes watermarks, if that is not the largest time
 
 	Win                  string // windows other than multiples of Advance
 	Zone                 string // of a calendar
@@ -78,6 +80,7 @@ type Node struct {
 	Early                int64 // early results, each time that the watermark passes a multiple,
 	EarlyCount           int   // and after so many records
 	Discard, Retracting  bool
+	ByChannel            bool // late is judged by the input partition, too
 	Accept               bool // revisions
 
 	// Bad is the letter of values on which the node fails, with a panic if Panic. A Process fails in some punctuations, too.
@@ -118,6 +121,17 @@ func (n *Node) Reads() bool { return n.Kind == Source || n.Kind == Table || n.Re
 
 // Repartitions says whether the node is behind a topic of the application's own.
 func (n *Node) Repartitions() bool { return n.Kind == Repartition || n.Kind == GroupBy }
+
+// What makes watermarks: records that say so, by the letter w, or the second largest time.
+const (
+	Punctuate = "punctuated"
+	Second    = "second"
+)
+
+// TooFarAhead says whether a record with this time, that the broker has another of, is left out.
+func (n *Node) TooFarAhead(at, broker int64) bool {
+	return n.Future > 0 && at != NoTime && at > broker && at-max(broker, 0) > n.Future
+}
 
 // PolicyOf is the policy that holds at a node.
 func (s *Spec) PolicyOf(node int) Policy {

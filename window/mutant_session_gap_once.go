@@ -1,0 +1,5 @@
+//go:build mutant_session_gap_once
+
+package window
+
+const sessionGapOnce = true
