@@ -2,5 +2,5 @@
 
 package restore
 
-// anyAge is a planted bug, for proving that the simulation finds it: the position of a store may be older than tombstones are kept.
+// anyAge is a planted bug, for proving that the tests find it: the position of a store may be older than tombstones are kept.
 const anyAge = false

@@ -2,5 +2,5 @@
 
 package restore
 
-// staleKept is a planted bug, for proving that the simulation finds it: a store whose position is before the start of the log goes on from there.
+// staleKept is a planted bug, for proving that the tests find it: a store whose position is before the start of the log goes on from there.
 const staleKept = false
