@@ -290,6 +290,15 @@ func (l *lifecycle) Load(v []int64) error {
 	return l.expire(to, math.MaxInt)
 }
 
+// entry is the key in the store of what has this key among the panes.
+func (l *lifecycle) entry(pane []byte) []byte {
+	from, _ := l.kind.Entries()
+	if from == nil {
+		return pane
+	}
+	return append(from, pane...)
+}
+
 // remove deletes an entry, with what the index has of it, and what is remembered of its results: another session may get its bounds.
 func (l *lifecycle) remove(key []byte) error {
 	from, _ := l.kind.Entries()

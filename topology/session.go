@@ -21,38 +21,21 @@ func windowedBySession[K, V any](g Grouped[K, V], out *Grouped[window.Key[K], V]
 	if past := g.m.past; past.retract {
 		g.b.fail("Windowed: the windows made at %s take results back, and a session that one has joined cannot be taken apart again; use windows of a fixed size", past.at)
 	}
-	out.input = func(st *storeDef, emit emission, mk func(*instance, state.Store) (fold[window.Key[K], V], error)) {
-		if g.n == nil {
-			return
+	out.input = divided(g, how, func(in *instance, m *meta, f fold[window.Key[K], V]) divider[K, V] {
+		b := sessionBounds{Sessions: s, pad: s.GapMillis()}
+		if gapOf != nil {
+			b.pad = 0
 		}
-		m := st.owner
-		g.n.edges = append(g.n.edges, func(in *instance) (consumer[K, V], error) {
-			store, err := openExpirer(in, st.spec.Name, how.kind)
-			if err != nil {
-				return consumer[K, V]{}, err
-			}
-			f, err := mk(in, store)
-			if err != nil {
-				return consumer[K, V]{}, err
-			}
-			b := sessionBounds{Sessions: s, pad: s.GapMillis()}
-			if gapOf != nil {
-				b.pad = 0
-			}
-			op := &sessionOp[K, V]{
-				lifecycle: lifecycle{bounds: b, pass: f.advance, unchanged: f.unchangedSession, sparse: true, grain: s.GapMillis() / 4}, b: b, lives: s.Grace(millis(s.GraceMillis() + how.late.CorrectMillis())),
-				gapOf: gapOf, key: g.key, fold: f, guard: keyed[K, V](in, m, g.key),
-			}
-			op.j.of = func(start, last int64) window.Key[K] { return window.Key[K]{Key: op.k, Start: start, End: last} }
-			op.one = func(key, stored []byte) error { return op.whole(key, stored, f.closeSession) }
-			op.early = op.earlyOne
-			if err := op.open(in, how, st, emit, store); err != nil {
-				return consumer[K, V]{}, err
-			}
-			in.clocks = append(in.clocks, op)
-			return consumer[K, V]{push: op.push, advance: op.advance}, nil
-		})
-	}
+		op := &sessionOp[K, V]{
+			lifecycle: lifecycle{bounds: b, pass: f.advance, unchanged: f.unchangedSession, sparse: true, grain: s.GapMillis() / 4},
+			b:         b, lives: s.Grace(millis(s.GraceMillis() + how.late.CorrectMillis())),
+			gapOf: gapOf, key: g.key, fold: f, guard: keyed[K, V](in, m, g.key),
+		}
+		op.j.of = func(start, last int64) window.Key[K] { return window.Key[K]{Key: op.k, Start: start, End: last} }
+		op.one = func(key, stored []byte) error { return op.whole(key, stored, f.closeSession) }
+		op.early = op.earlyOne
+		return op
+	})
 }
 
 // sessionBounds are the bounds of sessions. The store has them by their end, which is the last timestamp, and reach pad further; where each

@@ -21,47 +21,15 @@ func windowedBySliding[K, V any](g Grouped[K, V], out *Grouped[window.Key[K], V]
 	if past := g.m.past; past.retract {
 		g.b.fail("Windowed: the windows made at %s take results back, and a sliding window that is there for one cannot go again; use windows of a fixed size", past.at)
 	}
-	out.input = func(st *storeDef, emit emission, mk func(*instance, state.Store) (fold[window.Key[K], V], error)) {
-		if g.n == nil {
-			return
+	out.input = divided(g, how, func(in *instance, m *meta, f fold[window.Key[K], V]) divider[K, V] {
+		op := &slidingOp[K, V]{
+			lifecycle: lifecycle{bounds: slidingBounds{s}, pass: f.advance, stays: true, sparse: true, grain: s.DiffMillis() / 4},
+			at:        in.rt.At(), windows: s, lives: s.Grace(millis(s.GraceMillis() + how.late.CorrectMillis())),
+			key: g.key, fold: f, guard: keyed[K, V](in, m, g.key),
 		}
-		m := st.owner
-		g.n.edges = append(g.n.edges, func(in *instance) (consumer[K, V], error) {
-			store, err := openExpirer(in, st.spec.Name, how.kind)
-			if err != nil {
-				return consumer[K, V]{}, err
-			}
-			f, err := mk(in, store)
-			if err != nil {
-				return consumer[K, V]{}, err
-			}
-			op := &slidingOp[K, V]{
-				lifecycle: lifecycle{bounds: slidingBounds{s}, pass: f.advance, stays: true, sparse: true, grain: s.DiffMillis() / 4}, at: in.rt.At(), windows: s,
-				lives: s.Grace(millis(s.GraceMillis() + how.late.CorrectMillis())), key: g.key, fold: f, guard: keyed[K, V](in, m, g.key),
-			}
-			op.one = func(key, stored []byte) error {
-				k, err := op.windowKey(key)
-				if err != nil {
-					return err
-				}
-				return f.close(k, key, stored)
-			}
-			op.unchanged = func(pane []byte) error { return f.unchanged(op.entry(pane)) }
-			op.early = func(pane []byte) error {
-				key := op.entry(pane)
-				k, err := op.windowKey(key)
-				if err != nil {
-					return err
-				}
-				return f.early(k, key)
-			}
-			if err := op.open(in, how, st, emit, store); err != nil {
-				return consumer[K, V]{}, err
-			}
-			in.clocks = append(in.clocks, op)
-			return consumer[K, V]{push: op.push, advance: op.advance}, nil
-		})
-	}
+		gives(&op.lifecycle, f, op.windowKey)
+		return op
+	})
 }
 
 // slidingBounds are the bounds of sliding windows. They stay in the store for as long as a record may come that needs what they have.
@@ -197,22 +165,12 @@ func (op *slidingOp[K, V]) near(key []byte, ts int64) error {
 	return nil
 }
 
-// entry is the key in the store of what has this key among the panes.
-func (l *lifecycle) entry(pane []byte) []byte {
-	from, _ := l.kind.Entries()
-	return append(from, pane...)
-}
-
 func (op *slidingOp[K, V]) windowKey(key []byte) (window.Key[K], error) {
 	start, inner, ok := state.SplitSlidingKey(key)
 	if !ok {
 		return window.Key[K]{}, fmt.Errorf("window store %s: a key of %d bytes is not a sliding window's", op.name, len(key))
 	}
-	k, err := op.key.Decode(inner)
-	if err != nil {
-		return window.Key[K]{}, fmt.Errorf("decode the key of a window in store %s: %w", op.name, err)
-	}
-	return window.Key[K]{Key: k, Start: start, End: op.windows.End(start)}, nil
+	return windowKey(op.name, op.key, inner, start, op.windows.End(start))
 }
 
 // placed is what a record does to one window.

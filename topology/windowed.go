@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/headrace/headrace/internal/graph"
+	"github.com/headrace/headrace/serde"
 	"github.com/headrace/headrace/state"
 	"github.com/headrace/headrace/window"
 )
@@ -78,39 +79,41 @@ func Windowed[K, V any](g Grouped[K, V], def window.Definition, late window.Late
 	}
 	b.check(w.Validate())
 	how.windows, out.key = w, window.KeySerde(g.key).For(w)
-	if g.n == nil {
-		out.input = func(*storeDef, emission, func(*instance, state.Store) (fold[window.Key[K], V], error)) {}
-		return out
-	}
-	out.input = func(st *storeDef, emit emission, mk func(*instance, state.Store) (fold[window.Key[K], V], error)) {
-		m := st.owner
+	out.input = divided(g, how, func(in *instance, m *meta, f fold[window.Key[K], V]) divider[K, V] {
+		op := &windowOp[K, V]{
+			at: in.rt.At(), windows: w, key: g.key, fold: f, guard: keyed[K, V](in, m, g.key),
+			lifecycle: lifecycle{bounds: windowBounds{w}, pass: f.advance, kept: f.kept},
+		}
+		gives(&op.lifecycle, f, op.windowKey)
+		return op
+	})
+	return out
+}
+
+// divider is what divides a group by time, in one task.
+type divider[K, V any] interface {
+	graph.Clock
+	push(Record[K, V]) error
+	advance(w int64)
+	open(in *instance, def *windowing, st *storeDef, emit emission, store graph.Expirer) error
+}
+
+// divided is the input of an aggregate behind what divides its group by time: mk makes that of one task, in front of the aggregate.
+func divided[K, V any](g Grouped[K, V], how *windowing, mk func(*instance, *meta, fold[window.Key[K], V]) divider[K, V]) groupInput[window.Key[K], V] {
+	return func(st *storeDef, emit emission, aggregate func(*instance, state.Store) (fold[window.Key[K], V], error)) {
+		if g.n == nil {
+			return // it is windowed twice, which has been said
+		}
 		g.n.edges = append(g.n.edges, func(in *instance) (consumer[K, V], error) {
 			store, err := openExpirer(in, st.spec.Name, how.kind)
 			if err != nil {
 				return consumer[K, V]{}, err
 			}
-			f, err := mk(in, store)
+			f, err := aggregate(in, store)
 			if err != nil {
 				return consumer[K, V]{}, err
 			}
-			op := &windowOp[K, V]{
-				at: in.rt.At(), windows: w, key: g.key, fold: f, guard: keyed[K, V](in, m, g.key),
-				lifecycle: lifecycle{bounds: windowBounds{w}, pass: f.advance, kept: f.kept, unchanged: f.unchanged},
-			}
-			op.one = func(key, stored []byte) error {
-				k, err := op.windowKey(key)
-				if err != nil {
-					return err
-				}
-				return f.close(k, key, stored)
-			}
-			op.early = func(key []byte) error {
-				k, err := op.windowKey(key)
-				if err != nil {
-					return err
-				}
-				return f.early(k, key)
-			}
+			op := mk(in, st.owner, f)
 			if err := op.open(in, how, st, emit, store); err != nil {
 				return consumer[K, V]{}, err
 			}
@@ -118,7 +121,35 @@ func Windowed[K, V any](g Grouped[K, V], def window.Definition, late window.Late
 			return consumer[K, V]{push: op.push, advance: op.advance}, nil
 		})
 	}
-	return out
+}
+
+// gives has windows give the results of an aggregate; named is the key of those that a key in the store has.
+func gives[K, V any](l *lifecycle, f fold[window.Key[K], V], named func(key []byte) (window.Key[K], error)) {
+	l.one = func(key, stored []byte) error {
+		k, err := named(key)
+		if err != nil {
+			return err
+		}
+		return f.close(k, key, stored)
+	}
+	l.early = func(pane []byte) error {
+		key := l.entry(pane)
+		k, err := named(key)
+		if err != nil {
+			return err
+		}
+		return f.early(k, key)
+	}
+	l.unchanged = func(pane []byte) error { return f.unchanged(l.entry(pane)) }
+}
+
+// windowKey is the key of results of a window, with the bytes that the store has of the key in it.
+func windowKey[K any](store string, s serde.Serde[K], inner []byte, start, end int64) (window.Key[K], error) {
+	k, err := s.Decode(inner)
+	if err != nil {
+		return window.Key[K]{}, fmt.Errorf("decode the key of a window in store %s: %w", store, err)
+	}
+	return window.Key[K]{Key: k, Start: start, End: end}, nil
 }
 
 func openExpirer(in *instance, name string, kind state.Kind) (graph.Expirer, error) {

@@ -93,11 +93,7 @@ func (op *windowOp[K, V]) windowKey(key []byte) (window.Key[K], error) {
 	if !ok {
 		return window.Key[K]{}, fmt.Errorf("window store %s: a key of %d bytes is too short for a window", op.name, len(key))
 	}
-	k, err := op.key.Decode(inner)
-	if err != nil {
-		return window.Key[K]{}, fmt.Errorf("decode the key of a window in store %s: %w", op.name, err)
-	}
-	return window.Key[K]{Key: k, Start: start, End: op.windows.End(start)}, nil
+	return windowKey(op.name, op.key, inner, start, op.windows.End(start))
 }
 
 // sum is a + b, neither of them negative, and at most the end of time: a grace of a user's own windows may be as long.
