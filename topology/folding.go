@@ -90,6 +90,7 @@ type change[A any] struct {
 	old, now     A
 	had, has     bool
 	oldAt, nowAt int64
+	stored       []byte // what the store had, nil for nothing
 }
 
 // apply takes a record into the aggregate.
@@ -103,7 +104,7 @@ func (f *folding[K, V, A]) apply(storeKey []byte, r *Record[K, V]) (c change[A],
 		if c.oldAt, c.old, err = f.decode(stored); err != nil {
 			return c, err
 		}
-		c.had, c.nowAt = true, max(c.nowAt, c.oldAt)
+		c.had, c.nowAt, c.stored = true, max(c.nowAt, c.oldAt), stored
 	}
 	if r.retraction {
 		c.now, c.has = f.steps.subtract(c.old, r.Value), true

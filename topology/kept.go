@@ -41,13 +41,6 @@ type keptItem[K any] struct {
 // add is fold.add: it changes the aggregate, and remembers that.
 func (h *kept[K, V, A]) add(k K, storeKey []byte, r *Record[K, V], closed bool) error {
 	i, ok := h.index[string(storeKey)]
-	var before []byte
-	if !ok || closed && !h.items[i].closed {
-		var err error
-		if before, _, err = h.f.store.Get(storeKey); err != nil {
-			return err
-		}
-	}
 	c, err := h.f.apply(storeKey, r)
 	if err != nil {
 		return err
@@ -60,13 +53,13 @@ func (h *kept[K, V, A]) add(k K, storeKey []byte, r *Record[K, V], closed bool) 
 	}
 	if !ok {
 		i = len(h.items)
-		h.items = append(h.items, keptItem[K]{k: k, key: bytes.Clone(storeKey), before: before})
+		h.items = append(h.items, keptItem[K]{k: k, key: bytes.Clone(storeKey), before: c.stored})
 		h.index[string(storeKey)] = i
 		h.left++
 	}
 	it := &h.items[i]
 	if closed && !it.closed {
-		it.closed, it.open = true, before
+		it.closed, it.open = true, c.stored
 	}
 	if c.had && !c.has {
 		it.at = c.nowAt
