@@ -65,20 +65,27 @@ fi
 echo "all plans pass without a planted bug"
 
 killed=0
+# judge looks into the output of a run that failed with a bug: a line like the verdict kills it, unless something else went wrong.
+judge() { # tag, where it was run, pattern of the verdict, pattern of what proves nothing, what the run was to fail by, why
+	local verdict
+	verdict=$(grep -aE "$3" "$dir/out" | head -n 1 | sed 's/^ *//' || true)
+	if [ -n "$verdict" ] && ! grep -qaE "$4" "$dir/out"; then
+		killed=$((killed + 1))
+		echo "$1: killed in $2: ${verdict:0:300}"
+		return
+	fi
+	echo "$1: SURVIVED: $2 fails, but not by $5 ($6)"
+	tail -n 25 "$dir/out" | sed 's/^/  /'
+}
+broken='timed out|panic:|build failed|setup failed' # go test
+
 for line in "${mutants[@]}"; do
 	read -r tag plan checker _ why <<<"$line"
 	if plan "$tag" "$plan"; then
 		echo "$tag: SURVIVED: the plan $plan passes ($why)"
 		continue
 	fi
-	verdict=$(grep -F "violation: checker=$checker " "$dir/out" | head -n 1 | sed 's/^ *//' || true)
-	if [ -n "$verdict" ] && ! grep -qE 'timed out|panic:|build failed|setup failed' "$dir/out"; then
-		killed=$((killed + 1))
-		echo "$tag: killed in $plan: $verdict"
-		continue
-	fi
-	echo "$tag: SURVIVED: $plan fails, but not by the checker $checker ($why)"
-	tail -n 25 "$dir/out" | sed 's/^/  /'
+	judge "$tag" "$plan" "violation: checker=$checker " "$broken" "the checker $checker" "$why"
 done
 
 if ! go run ./internal/sim/run -seeds "$seeds" >"$dir/out" 2>&1; then
@@ -93,14 +100,7 @@ for line in "${simulated[@]}"; do
 		echo "$tag: SURVIVED: $seeds seeds do not differ ($why)"
 		continue
 	fi
-	verdict=$(grep -aE '^seed [0-9]+ differs: ' "$dir/out" | head -n 1 || true)
-	if [ -n "$verdict" ] && ! grep -qaE 'differs: .*panic:|^panic:|^fatal error:' "$dir/out"; then
-		killed=$((killed + 1))
-		echo "$tag: killed by ${verdict:0:300}"
-		continue
-	fi
-	echo "$tag: SURVIVED: the simulation fails, but not by a difference ($why)"
-	tail -n 25 "$dir/out" | sed 's/^/  /'
+	judge "$tag" "the simulation" '^seed [0-9]+ differs: ' 'differs: .*panic:|^panic:|^fatal error:' "a difference" "$why"
 done
 for line in "${tested[@]}"; do
 	read -r tag package _ why <<<"$line"
@@ -108,14 +108,7 @@ for line in "${tested[@]}"; do
 		echo "$tag: SURVIVED: the tests of $package pass ($why)"
 		continue
 	fi
-	verdict=$(grep -E '^ *--- FAIL: ' "$dir/out" | head -n 1 | sed 's/^ *//' || true)
-	if [ -n "$verdict" ] && ! grep -qE 'timed out|panic:|build failed|setup failed' "$dir/out"; then
-		killed=$((killed + 1))
-		echo "$tag: killed by $verdict"
-		continue
-	fi
-	echo "$tag: SURVIVED: the tests of $package fail, but by no test ($why)"
-	tail -n 25 "$dir/out" | sed 's/^/  /'
+	judge "$tag" "$package" '^ *--- FAIL: ' "$broken" "a test" "$why"
 done
 all=$((${#mutants[@]} + ${#simulated[@]} + ${#tested[@]}))
 echo "$killed of $all mutants killed"
