@@ -31,20 +31,9 @@ func TestTableOlderThanTombstones(t *testing.T) {
 			c.Produce(t, &kgo.Record{Topic: "table", Key: fmt.Appendf(nil, "k%d", rows), Value: []byte("v")}) // compaction leaves all
 			rows++
 		}
-		join := func(c *framework.Config) {
-			b := topology.NewBuilder()
-			table := topology.TableFrom(b, "known", topology.Topic("table", serde.String(), serde.String()))
-			in := topology.From(b, topology.Topic("rows", serde.String(), serde.String()))
-			topology.JoinTable(in, table, func(s, v string) string { return s + v }).To(topology.Topic("joined", serde.String(), serde.String()))
-			top, err := b.Build()
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.Topology = top
-		}
 		disk := vfs.NewMem()
 		on := func(c *framework.Config) {
-			join(c)
+			c.Topology = joinRows(t)
 			c.State = pebblestore.New(pebblestore.Config{Dir: "/state", FS: disk, Logger: c.Logger})
 		}
 		runs := func(name string, change func(*framework.Config)) framework.Counters {
@@ -62,7 +51,7 @@ func TestTableOlderThanTombstones(t *testing.T) {
 			old  bool
 		}{{12 * time.Hour, false}, {30 * time.Hour, true}, {time.Hour, false}} {
 			row()
-			runs("another, in memory", join)
+			runs("another, in memory", func(c *framework.Config) { c.Topology = joinRows(t) })
 			time.Sleep(tc.away) // in a bubble
 			n := runs("back after "+tc.away.String(), on)
 			if want := int64(1); !tc.old && (n.RecordsRestored != want || n.StoresWiped != 0) {
@@ -84,15 +73,7 @@ func TestTableThatIsNotCompacted(t *testing.T) {
 		w.configureTopics(1, map[string]*string{"cleanup.policy": kadm.StringPtr("delete")}, "table")
 		disk := vfs.NewMem()
 		on := func(c *framework.Config) {
-			b := topology.NewBuilder()
-			table := topology.TableFrom(b, "known", topology.Topic("table", serde.String(), serde.String()))
-			in := topology.From(b, topology.Topic("rows", serde.String(), serde.String()))
-			topology.JoinTable(in, table, func(s, v string) string { return s + v }).To(topology.Topic("joined", serde.String(), serde.String()))
-			top, err := b.Build()
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.Topology = top
+			c.Topology = joinRows(t)
 			c.State = pebblestore.New(pebblestore.Config{Dir: "/state", FS: disk, Logger: c.Logger})
 		}
 		rows := int64(0)
@@ -135,4 +116,18 @@ func TestTableThatIsNotCompacted(t *testing.T) {
 			t.Errorf("back after 30h: %d records restored and %d stores wiped, want what is new, 1", n.RecordsRestored, n.StoresWiped)
 		}
 	})
+}
+
+// joinRows joins topic rows with a table.
+func joinRows(t *testing.T) *topology.Topology {
+	t.Helper()
+	b := topology.NewBuilder()
+	table := topology.TableFrom(b, "known", topology.Topic("table", serde.String(), serde.String()))
+	in := topology.From(b, topology.Topic("rows", serde.String(), serde.String()))
+	topology.JoinTable(in, table, func(s, v string) string { return s + v }).To(topology.Topic("joined", serde.String(), serde.String()))
+	top, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return top
 }

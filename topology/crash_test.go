@@ -195,6 +195,21 @@ func journey(tt *testing.T, seed uint64, crashing bool) (lines []string, crashes
 	return lines, crashes
 }
 
+// inSteps has all done that there is to do, in steps of up to most units, with commits between them and now and then a crash: one in rare
+// steps. It returns how many there were.
+func inSteps(d *topologytest.Driver, chaos *rand.Rand, most, rare int) (crashes int) {
+	for d.Step(1+chaos.IntN(most)) > 0 {
+		if chaos.IntN(2) == 0 {
+			d.Commit()
+		}
+		if chaos.IntN(rare) == 0 {
+			d.Crash()
+			crashes++
+		}
+	}
+	return crashes
+}
+
 // Crashes change nothing that is committed: no output, no late decision, no count, no store.
 func TestCrashesChangeNothing(tt *testing.T) {
 	tt.Parallel()
@@ -249,13 +264,8 @@ func TestCommitsChangeNothing(tt *testing.T) {
 			now[i] += input.Int64N(8)
 			ins[i].Pipe(at(now[i]-input.Int64N(30)), string(rune('p'+input.IntN(5))), "x")
 		}
-		for commits && d.Step(1+chaos.IntN(9)) > 0 {
-			if chaos.IntN(2) == 0 {
-				d.Commit()
-			}
-			if chaos.IntN(4) == 0 {
-				d.Crash()
-			}
+		if commits {
+			inSteps(d, chaos, 9, 4)
 		}
 		d.Settle()
 		d.End()

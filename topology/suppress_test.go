@@ -325,15 +325,7 @@ func TestSuppressIsTheModel(tt *testing.T) {
 				early++
 			}
 		}
-		for d.Step(1+chaos.IntN(6)) > 0 {
-			if chaos.IntN(2) == 0 {
-				d.Commit()
-			}
-			if chaos.IntN(5) == 0 {
-				d.Crash()
-				crashes++
-			}
-		}
+		crashes += inSteps(d, chaos, 6, 5)
 		d.Settle()
 		var got []string
 		for _, r := range out.All() {

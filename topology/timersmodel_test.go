@@ -170,15 +170,7 @@ func TestTimersAreTheModel(tt *testing.T) {
 				held++
 			}
 		}
-		for d.Step(1+chaos.IntN(9)) > 0 {
-			if chaos.IntN(2) == 0 {
-				d.Commit()
-			}
-			if chaos.IntN(4) == 0 {
-				d.Crash()
-				crashes++
-			}
-		}
+		crashes += inSteps(d, chaos, 9, 4)
 		d.Settle()
 		var got []string
 		for _, r := range out.All() {
